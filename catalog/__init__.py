@@ -1,0 +1,1 @@
+"""The DuckDB catalog over the artifacts of a work directory."""

@@ -1,0 +1,1 @@
+"""Packed rows in the formats of other training stacks."""

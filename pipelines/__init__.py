@@ -1,0 +1,1 @@
+"""Wiring: recipe, stages, Beam pipelines and the command line."""

@@ -1,0 +1,1 @@
+"""The public PTransforms, one module per stage."""

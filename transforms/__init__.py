@@ -1,0 +1,1 @@
+"""What happens to documents: pure functions from arrays to arrays."""

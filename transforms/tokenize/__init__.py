@@ -1,0 +1,1 @@
+"""Exact text to token ids: sentencepiece, Hugging Face and tiktoken vocabularies."""
