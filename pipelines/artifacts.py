@@ -139,6 +139,11 @@ class Workdir:
         """Folder of all artifacts."""
         return self.path / "artifacts"
 
+    @property
+    def scratch(self) -> Path:
+        """Folder for files that live only while a run does."""
+        return self.path / "scratch"
+
     def folder(self, stage: str, fingerprint: str) -> Path:
         """Return the folder of an artifact, committed or not."""
         return self.artifacts / f"{stage}-{fingerprint[:12]}"

@@ -3,10 +3,12 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Gt
-from apache_beam.options.pipeline_options import PipelineOptions
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
 
 ShuffleKind = Literal["files", "runner"]
 
@@ -33,8 +35,11 @@ class RunnerSettings:
     """Address of a Flink cluster's REST port; Beam's FlinkRunner then submits the job itself."""
 
 
-def runner_options(settings: RunnerSettings, extra: Sequence[str] = ()) -> PipelineOptions:
+def runner_options(settings: RunnerSettings, extra: Sequence[str] = ()) -> "PipelineOptions":
     """Return the Beam options of a runner; ``extra`` are Beam options given by the user, last."""
+    # Beam takes half a second to import; the recipe needs only the settings.
+    from apache_beam.options.pipeline_options import PipelineOptions
+
     environment = (
         ["--environment_type=LOOPBACK"]
         if settings.worker_pool == "loopback"

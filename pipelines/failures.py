@@ -1,0 +1,62 @@
+"""Errors on workers, kept for the driver: a runner hands on only a string."""
+
+import contextlib
+import importlib
+import json
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipelines.artifacts import StorageError, Workdir, write_atomically
+from transforms.record import RecordError
+
+
+class EngineError(RuntimeError):
+    """The runner failed, or code that it ran did in a way nobody foresaw."""
+
+
+def failure_path(store: Workdir) -> Path:
+    """Return where the first failure of the current run is kept."""
+    return store.path / "scratch" / "failure.json"
+
+
+@contextlib.contextmanager
+def failures_recorded(store: Workdir) -> Iterator[None]:
+    """Keep the type and text of the first error inside the block; the error itself goes on."""
+    try:
+        yield
+    except Exception as error:
+        path = failure_path(store)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            text = {
+                "module": type(error).__module__,
+                "type": type(error).__name__,
+                "message": str(error),
+                "traceback": "".join(traceback.format_exception(error)),
+            }
+            write_atomically(path, json.dumps(text).encode())
+        raise
+
+
+def raise_recorded(store: Workdir, cause: BaseException) -> None:
+    """Raise the error that a worker left, as its own type where that is one of Drystone's.
+
+    Raises:
+        RecordError, ShardError, StorageError: as on the worker.
+        EngineError: for everything else.
+    """
+    path = failure_path(store)
+    if not path.exists():
+        raise EngineError(f"the runner failed: {cause}") from cause
+    failure = json.loads(path.read_bytes())
+    known = {("pipelines.artifacts", "StorageError"): StorageError}
+    known["transforms.record", "RecordError"] = RecordError
+    if (failure["module"], failure["type"]) == ("packing.format", "ShardError"):
+        known["packing.format", "ShardError"] = importlib.import_module("packing.format").ShardError
+    kind = known.get((failure["module"], failure["type"]))
+    if kind is not None:
+        raise kind(failure["message"]) from cause
+    raise EngineError(
+        f"{failure['type']}: {failure['message']}\n{failure['traceback']}"
+    ) from cause

@@ -1,0 +1,347 @@
+"""Stage ``balance``: the plan of steps, and the packed shards in its order."""
+
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from packing.cost import row_cost
+from packing.fit import PackSettings
+from packing.format import DatasetInfo
+from packing.slots import BalanceSettings, plan_steps
+from packing.writer import RowFileWriter, RowGroup, file_bounds, group_bounds
+from pipelines.artifacts import FileEntry, Receipt, Workdir, fingerprint, link_or_copy
+from pipelines.barrier import Barrier
+from pipelines.corpus import Corpus
+from pipelines.runners import ShuffleKind
+from pipelines.shuffle import Partition, Partitioned, Shuffle
+from pipelines.steps.columns import row_groups, write_table
+from pipelines.steps.pack import PackStage
+from pipelines.steps.stage import Apply, Stage, settings_json
+from pipelines.tasks import Clock, ListTasks, Phase, Result, Task, Work, dealt, record_cost
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The corpus with its plan made, on the way to its packed shards."""
+
+    corpus: Corpus
+    receipt: Receipt
+    moves: str
+    """Arrow file: where every piece goes, sorted by document."""
+    bounds: str
+    """npz file: first row of every row group and of every file."""
+    info: DatasetInfo
+
+    @property
+    def store(self) -> Workdir:
+        """The work directory."""
+        return self.corpus.store
+
+
+@dataclass(frozen=True)
+class BalanceStage(Stage):
+    """Deal rows to steps and ranks, then bring every row's tokens together and write them."""
+
+    settings: BalanceSettings = field(default_factory=BalanceSettings)
+    seed: int = 0
+    shuffle: ShuffleKind = "files"
+
+    name: ClassVar[str] = "balance"
+    parents: ClassVar[tuple[str, ...]] = ("ingest", "dedupe.exact", "tokenizer", "encode", "pack")
+
+    def config(self) -> dict[str, Any]:
+        """Return the settings that the result depends on."""
+        return {**settings_json(self.settings), "seed": self.seed}
+
+    def identity(self) -> dict[str, Any]:
+        """Return what the fingerprint holds besides the parents."""
+        return self.config()
+
+    def expand(self, corpora: beam.PCollection) -> beam.PCollection:
+        """Apply the stage."""
+        planned = corpora | "Plan" >> Phase("Plan", self._plan_tasks, self._plan, self._planned)
+        listed = planned | "List tokens" >> beam.ParDo(ListTasks(self._tasks)).with_outputs(
+            "adopted", main="missing"
+        )
+        written = (
+            dealt(listed.missing, "Tokens")
+            | "To rows" >> Shuffle(self._to_rows, self.shuffle)
+            | "Write rows" >> beam.Map(self._write)
+        )
+        return (planned, (written,)) | "Barrier" >> Barrier(self._finish)
+
+    # The plan, on one worker.
+
+    def _plan_tasks(self, corpus: Corpus) -> list[Task]:
+        artifact = self.fingerprint(corpus)
+        mark = fingerprint(stage=self.name, artifact=artifact, phase="plan")
+        return [Task(mark, corpus, self.name, artifact, cached=False)]
+
+    def _plan(self, task: Task) -> Work:
+        corpus = task.corpus
+        pieces = _read_pieces(corpus)
+        row, length = pieces["row"], pieces["token_end"] - pieces["token_start"]
+        rows = int(row[-1]) + 1 if len(row) else 0
+        n_tokens = np.bincount(row, length, minlength=rows).astype(np.int32)
+        squares = np.bincount(row, length.astype(np.float64) ** 2, minlength=rows)
+        cost = row_cost(n_tokens, squares, self.settings.shape)
+        domain = _dominant_domain(row, length, pieces["domain"], rows)
+        plan = plan_steps(cost, n_tokens, self.settings, self.seed, domain)
+        row_id = np.empty(rows, np.int64)
+        row_id[plan.order] = np.arange(rows)
+        pieces["row_id"] = row_id[row]
+        files = [
+            write_table(
+                task.folder / "plan.parquet",
+                pa.table(
+                    {
+                        "row_id": np.arange(rows, dtype=np.int64),
+                        "step": plan.step.astype(np.int32),
+                        "slot": plan.slot.astype(np.int32),
+                        "rank": plan.rank.astype(np.int32),
+                        "cp": np.ones(rows, np.int16),
+                        "cost": cost[plan.order],
+                    }
+                ),
+                kind="plan",
+            ),
+            _write_placements(task.folder, pieces),
+        ]
+        groups = group_bounds(plan.step, plan.slot, n_tokens[plan.order])
+        in_files = file_bounds(groups, n_tokens[plan.order])
+        scratch = task.store.scratch
+        scratch.mkdir(parents=True, exist_ok=True)
+        bounds = scratch / f"{uuid.uuid4().hex}.npz"
+        np.savez(bounds, groups=groups, files=in_files)
+        moves = _write_moves(scratch, pieces, in_files)
+        counters = {"rows": rows, "steps": int(plan.step[-1]) + 1 if rows else 0}
+        return Work(files, counters, value=(str(moves), str(bounds)))
+
+    def _planned(self, corpus: Corpus, results: list[Result]) -> Planned:
+        [result] = results
+        moves, bounds = result.value
+        return Planned(corpus, result.receipt, moves, bounds, self._info(corpus))
+
+    def _info(self, corpus: Corpus) -> DatasetInfo:
+        tokenizer = corpus.manifest("tokenizer")
+        [model] = tokenizer.entries("tokenizer")
+        pack = corpus.manifest("pack").config
+        return DatasetInfo(
+            fingerprint=self.fingerprint(corpus),
+            seq_len=pack["seq_len"],
+            strategy=pack["strategy"],
+            vocab_size=tokenizer.config["vocab_size"],
+            bos_id=tokenizer.config["bos_id"],
+            eos_id=tokenizer.config["eos_id"],
+            pad_id=tokenizer.config["pad_id"],
+            tokenizer=model.name,
+            tokenizer_sha256=model.sha256,
+            domains=tuple(pack["domains"]),
+            seed=self.seed,
+        )
+
+    # The rows: tokens go from their shards to the files of the dataset.
+
+    def _tasks(self, planned: Planned) -> list[Task]:
+        corpus = planned.corpus
+        artifact = self.fingerprint(corpus)
+        shared = {"moves": planned.moves, "bounds": planned.bounds, "info": planned.info}
+        return [
+            Task(
+                fingerprint=fingerprint(stage=self.name, artifact=artifact, file=entry.name),
+                corpus=corpus,
+                stage=self.name,
+                artifact=artifact,
+                payload=str(corpus.folder("encode") / entry.name),
+                shared=shared,
+                weight=entry.bytes,
+                cached=False,
+            )
+            for entry in corpus.manifest("encode").entries()
+        ]
+
+    def _to_rows(self, task: Task) -> Partitioned:
+        with pa.memory_map(task.shared["moves"]) as file:
+            moves = pa.ipc.open_file(file).read_all().combine_chunks()
+        parts: dict[int, list[pa.Table]] = {}
+        for group in row_groups(task.payload, ("doc_uid", "input_ids")):
+            found = _moved(group, moves)
+            for number in np.unique(found["file"].to_numpy()).tolist():
+                mine = found.filter(pa.compute.equal(found["file"], number))
+                parts.setdefault(number, []).append(mine)
+        for number in sorted(parts):
+            yield number, pa.concat_tables(parts[number])
+
+    def _write(self, partition: Partition) -> Result:
+        clock = Clock()
+        path = partition.folder / f"rows-{partition.order:05d}.parquet"
+        with np.load(partition.shared["bounds"]) as bounds:
+            groups, files = bounds["groups"], bounds["files"]
+        low, high = files[partition.order : partition.order + 2]
+        inside = groups[(groups >= low) & (groups <= high)]
+        rows = _Rows(partition.tables())
+        with RowFileWriter(path, partition.shared["info"]) as writer:
+            for first, last in zip(inside[:-1], inside[1:], strict=True):
+                writer.write(rows.group(int(first), int(last)))
+        record_cost(partition.folder, clock)
+        entry = FileEntry.of(path, rows=int(high - low), kind="rows")
+        return Result(partition.order, Receipt(task="", files=(entry,)))
+
+    def _finish(self, planned: Planned, results: list[Result]) -> Corpus:
+        corpus = planned.corpus
+        [model] = corpus.manifest("tokenizer").entries("tokenizer")
+        folder = corpus.store.folder(self.name, self.fingerprint(corpus))
+        link_or_copy(corpus.folder("tokenizer") / model.name, folder / model.name)
+        receipts = [planned.receipt, Receipt(task="", files=(model,))]
+        receipts += [result.receipt for result in results]
+        return self.commit(
+            corpus, receipts, counters={"tokens": corpus.manifest("pack").counters["tokens"]}
+        )
+
+
+def _read_pieces(corpus: Corpus) -> dict[str, Any]:
+    folder = corpus.folder("pack")
+    tables = [pq.read_table(folder / e.name, use_threads=False) for e in corpus.manifest("pack").entries()]
+    table = pa.concat_tables(tables)
+    return {name: table[name].to_numpy() for name in table.column_names}
+
+
+def _dominant_domain(
+    row: Ints, length: npt.NDArray[np.int32], domain: npt.NDArray[np.int16], rows: int
+) -> npt.NDArray[np.int16]:
+    """Return, for every row, the domain that has most of its tokens."""
+    if not len(row):
+        return np.empty(0, np.int16)
+    many = int(domain.max()) + 1
+    share = np.bincount(row * many + domain, length, minlength=rows * many)
+    return share.reshape(rows, many).argmax(axis=1).astype(np.int16)
+
+
+def _write_placements(folder: Path, pieces: dict[str, Any]) -> FileEntry:
+    order = np.lexsort((pieces["row_offset"], pieces["row_id"]))
+    names = ("row_id", "doc_uid", "copy", "token_start", "token_end", "row_offset")
+    table = pa.table({name: pieces[name][order] for name in names})
+    return write_table(folder / "placements.parquet", table, kind="placements")
+
+
+def _write_moves(scratch: Path, pieces: dict[str, Any], files: Ints) -> Path:
+    order = np.lexsort((pieces["token_start"], pieces["copy"], pieces["doc_uid"]))
+    names = ("doc_uid", "copy", "token_start", "token_end", "row_id", "row_offset", "domain")
+    columns = {name: pieces[name][order] for name in names}
+    columns["file"] = (np.searchsorted(files, columns["row_id"], side="right") - 1).astype(np.int32)
+    table = pa.table(columns)
+    path = scratch / f"{uuid.uuid4().hex}.arrow"
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=max(len(table), 1))
+    return path
+
+
+def _moved(group: pa.Table, moves: pa.Table) -> pa.Table:
+    """Return the moves of a row group's documents, with their tokens and next tokens."""
+    uids = group["doc_uid"].to_numpy()
+    lists = group["input_ids"].combine_chunks()
+    offsets, values = lists.offsets.to_numpy().astype(np.int64), lists.values.to_numpy()
+    all_uids = moves["doc_uid"].to_numpy()
+    low, high = np.searchsorted(all_uids, [uids[0], uids[-1] + 1])
+    mine = moves.slice(low, high - low)
+    place = np.searchsorted(uids, mine["doc_uid"].to_numpy())
+    start = offsets[place] + mine["token_start"].to_numpy()
+    end = offsets[place] + mine["token_end"].to_numpy()
+    goes_on = end < offsets[place + 1]
+    following = np.where(goes_on, values[np.minimum(end, len(values) - 1)], -1) if len(values) else end
+    spans = [values[a:b] for a, b in zip(start.tolist(), end.tolist(), strict=True)]
+    tokens = np.concatenate([np.empty(0, np.int32), *spans])
+    bounds = np.concatenate([[0], np.cumsum(end - start)])
+    return mine.drop_columns(["token_end"]).append_column(
+        "next_token", pa.array(following.astype(np.int32))
+    ).append_column(
+        "tokens", pa.LargeListArray.from_arrays(pa.array(bounds, pa.int64()), pa.array(tokens))
+    )
+
+
+class _Rows:
+    """Pieces of one file from all segments, found by row."""
+
+    def __init__(self, tables: list[pa.Table]) -> None:
+        self._values: list[npt.NDArray[np.int32]] = []
+        columns: dict[str, list[Any]] = {}
+        for table in tables:
+            for batch in table.to_batches():
+                tokens = batch["tokens"]
+                offsets = tokens.offsets.to_numpy()
+                segment = np.full(len(batch), len(self._values), np.int32)
+                found = {"segment": segment, "start": offsets[:-1], "end": offsets[1:]}
+                self._values.append(tokens.values.to_numpy())
+                for name in batch.schema.names:
+                    if name != "tokens":
+                        found[name] = batch[name].to_numpy()
+                for name, column in found.items():
+                    columns.setdefault(name, []).append(column)
+        joined = {name: np.concatenate(parts) for name, parts in columns.items()}
+        order = np.lexsort((joined["row_offset"], joined["row_id"]))
+        self._columns = {name: column[order] for name, column in joined.items()}
+
+    def group(self, first: int, last: int) -> RowGroup:
+        """Return the rows [first, last) as one row group."""
+        row_id = self._columns["row_id"]
+        low, high = np.searchsorted(row_id, [first, last])
+        part = {name: column[low:high] for name, column in self._columns.items()}
+        spans = [
+            self._values[segment][start:end]
+            for segment, start, end in zip(
+                part["segment"].tolist(), part["start"].tolist(), part["end"].tolist(), strict=True
+            )
+        ]
+        return RowGroup(
+            row_id=np.arange(first, last, dtype=np.int64),
+            pieces_per_row=np.bincount(part["row_id"] - first, minlength=last - first).astype(np.int32),
+            doc_uid=part["doc_uid"],
+            doc_copy=part["copy"],
+            doc_offset=part["token_start"],
+            length=(part["end"] - part["start"]).astype(np.int32),
+            next_token=part["next_token"],
+            domain=part["domain"],
+            input_ids=np.concatenate(spans),
+        )
+
+
+class WriteRows(Apply):
+    """Deal rows to steps and write the packed shards: Corpus -> Corpus."""
+
+    def __init__(
+        self,
+        settings: BalanceSettings | None = None,
+        *,
+        seed: int = 0,
+        shuffle: ShuffleKind = "files",
+    ) -> None:
+        super().__init__(BalanceStage(settings or BalanceSettings(), seed, shuffle))
+
+
+class Pack(beam.PTransform):
+    """Fit documents into rows, plan the steps and write the packed shards: Corpus -> Corpus."""
+
+    def __init__(
+        self,
+        settings: PackSettings | None = None,
+        balance: BalanceSettings | None = None,
+        *,
+        seed: int = 0,
+        shuffle: ShuffleKind = "files",
+    ) -> None:
+        super().__init__("pack and balance")
+        self._pack = PackStage(settings or PackSettings(), seed)
+        self._balance = BalanceStage(balance or BalanceSettings(), seed, shuffle)
+
+    def expand(self, corpora: beam.PCollection) -> beam.PCollection:
+        """Apply both stages."""
+        return corpora | Apply(self._pack) | Apply(self._balance)
