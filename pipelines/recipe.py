@@ -1,0 +1,196 @@
+"""The recipe: one TOML file that says what a run reads, does and writes.
+
+Every table is a dataclass beside the code that it configures; this module puts them together and
+reads the file into them, strictly: no unknown key, no coercion, and all mistakes at once.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Ge, Lt
+from pydantic import TypeAdapter
+
+from packing.fit import PackSettings
+from packing.slots import BalanceSettings
+from pipelines.recipe_overrides import apply_overrides
+from pipelines.recipe_problems import Keys, Problem, find_problems
+from pipelines.recipe_reference import attribute_docs, tables
+from pipelines.runners import RunnerSettings
+from pipelines.sources import SourceSettings
+from transforms.exact import ExactSettings
+from transforms.text import IngestSettings
+from transforms.tokenize.settings import TokenizerSettings
+
+_NAME = re.compile(r"\w[\w.-]*")
+
+
+class RecipeError(ValueError):
+    """A recipe that cannot be used; ``problems`` has one line for each mistake."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DedupeSettings:
+    """Which kinds of duplicates are removed; a kind whose table is absent is skipped."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
+
+    exact: ExactSettings | None = None
+    """Documents with the same normalized text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Everything a run depends on.
+
+    Raises:
+        ValueError: no source, two sources of one name, or a name that is no folder name.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
+
+    name: str
+    """Name of the run: letters, digits, ``.``, ``_`` and ``-``."""
+    seed: Annotated[int, Ge(0), Lt(2**63)] = 0
+    """Seed of every random choice: the tokenizer's sample, the order of rows."""
+    workdir: str = ""
+    """Folder of artifacts, catalog and runs, local or on a shared POSIX file system; by default
+    ``runs/<name>``. Relative paths start at the current folder."""
+    sources: tuple[SourceSettings, ...] = ()
+    """Where documents come from, in the order in which duplicates prefer them."""
+    ingest: IngestSettings = field(default_factory=IngestSettings)
+    """Reading and normalizing documents."""
+    dedupe: DedupeSettings = field(default_factory=DedupeSettings)
+    """Removing duplicates."""
+    tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
+    """Turning text into token ids."""
+    pack: PackSettings = field(default_factory=PackSettings)
+    """Putting documents into rows of ``seq_len`` tokens."""
+    balance: BalanceSettings = field(default_factory=BalanceSettings)
+    """Dealing rows to training steps and ranks."""
+    runner: RunnerSettings = field(default_factory=RunnerSettings)
+    """Where the pipeline runs; never changes a byte of the result."""
+
+    def __post_init__(self) -> None:
+        """Fill the default work directory and check the rules across tables."""
+        if not self.workdir:
+            object.__setattr__(self, "workdir", f"runs/{self.name}")
+        for problem in _rules(self.name, [source.name for source in self.sources]):
+            raise ValueError(problem.line("recipe"))
+
+
+_ADAPTER: TypeAdapter[Recipe] = TypeAdapter(Recipe)
+
+
+def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe.
+
+    Args:
+        path: the TOML file.
+        overrides: changes of the form ``key.path=VALUE`` with a TOML value; ``sources.0.path`` and
+            ``sources.<name>.path`` address one source.
+
+    Returns:
+        The recipe, with all defaults filled in.
+
+    Raises:
+        RecipeError: the file cannot be read, is not TOML, or has mistakes; all of them are named.
+    """
+    raw = _read(Path(path))
+    origins, lines = apply_overrides(raw, overrides)
+    for problem in find_problems(_ADAPTER, Recipe, raw, list(_raw_rules(raw))):
+        lines.append(problem.line(_origin(problem.keys, origins, str(path))))
+    if lines:
+        raise RecipeError(lines)
+    return from_dict(raw)
+
+
+def from_dict(value: dict[str, Any]) -> Recipe:
+    """Restore a recipe from plain values, as :func:`resolved` gives them.
+
+    Raises:
+        ValidationError: the values are not those of a recipe (pydantic's error, all mistakes).
+    """
+    return _ADAPTER.validate_json(json.dumps(value))
+
+
+def resolved(recipe: Recipe) -> dict[str, Any]:
+    """Return a recipe as plain JSON values with every default filled in."""
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(recipe)))
+    return plain
+
+
+def recipe_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a recipe; every key carries its description."""
+    schema = _ADAPTER.json_schema()
+    for _, cls, _ in tables(Recipe):
+        node = schema if cls is Recipe else schema["$defs"][cls.__name__]
+        node.setdefault("description", (cls.__doc__ or "").partition("\n")[0])
+        for name, text in attribute_docs(cls).items():
+            node["properties"][name]["description"] = text
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Parse the file.
+
+    Raises:
+        RecipeError: it cannot be read or is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_bytes().decode())
+    except FileNotFoundError as error:
+        siblings = [str(p) for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+        close = get_close_matches(str(path), siblings, n=1)
+        remedy = f"did you mean {close[0]}?" if close else "give the path of a recipe (TOML)"
+        raise RecipeError([f"{path}: no such file; {remedy}"]) from error
+    except OSError as error:
+        raise RecipeError([f"{path}: cannot be read ({error.strerror}); give a file"]) from error
+    except UnicodeDecodeError as error:
+        raise RecipeError([f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8"]) from error
+    except tomllib.TOMLDecodeError as error:
+        text, _, place = str(error).rpartition(" (at ")
+        line = re.match(r"line (\d+), column (\d+)", place)
+        where = f"{path}:{line[1]}:{line[2]}" if line else f"{path} (at {place}"
+        raise RecipeError([f"{where}: not valid TOML: {text}"]) from error
+
+
+def _origin(keys: Keys, origins: dict[Keys, str], path: str) -> str:
+    """Return what a mistake stands in: the file, or the override that set the key."""
+    for length in range(len(keys), 0, -1):
+        if keys[:length] in origins:
+            return f"--set {origins[keys[:length]]}"
+    return path
+
+
+def _raw_rules(raw: dict[str, Any]) -> Iterator[Problem]:
+    """Check the rules across tables on the parsed file, whatever else is wrong with it."""
+    sources = raw.get("sources", [])
+    if not isinstance(sources, list):
+        return
+    names = [source.get("name") if isinstance(source, dict) else None for source in sources]
+    yield from _rules(raw.get("name"), names)
+
+
+def _rules(name: Any, sources: Sequence[Any]) -> Iterator[Problem]:
+    """Yield what is wrong with the run's name and the sources' names; values of other types pass."""
+    if isinstance(name, str) and not _NAME.fullmatch(name):
+        text = f"expected letters, digits, '.', '_' and '-', found {json.dumps(name)}; rename it"
+        yield Problem(("name",), text)
+    if not sources:
+        yield Problem(
+            ("sources",), 'none given; add [[sources]] with name = "..." and path = "..."'
+        )
+    for index, source in enumerate(sources):
+        if isinstance(source, str) and source in sources[:index]:
+            text = f"{json.dumps(source)} is taken by source {sources.index(source)}; rename one"
+            yield Problem(("sources", index, "name"), text)
