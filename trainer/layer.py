@@ -1,0 +1,70 @@
+"""One decoder layer: attention over documents, then a gated MLP, each behind a norm."""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from packing.cost import ModelShape
+from trainer.attention import document_attention
+from trainer.ops import Projection, RMSNorm, rotate, swiglu
+
+
+class SelfAttention(nn.Module):
+    """Grouped-query attention with rotary positions, causal inside each document."""
+
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.head_dim = shape.head_dim
+        self.q_proj = Projection(shape.hidden, shape.heads * shape.head_dim)
+        self.k_proj = Projection(shape.hidden, shape.kv_heads * shape.head_dim)
+        self.v_proj = Projection(shape.hidden, shape.kv_heads * shape.head_dim)
+        self.o_proj = Projection(shape.heads * shape.head_dim, shape.hidden)
+
+    def forward(
+        self, x: Tensor, rotary: tuple[Tensor, Tensor], boundaries: Sequence[int]
+    ) -> Tensor:
+        """Return the attention output, [tokens, hidden] as ``x``."""
+        q, k, v = (
+            projection(x).unflatten(-1, (-1, self.head_dim))
+            for projection in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        mixed = document_attention(rotate(q, rotary), rotate(k, rotary), v, boundaries)
+        return self.o_proj(mixed.flatten(1))  # type: ignore[no-any-return]
+
+
+class GatedMLP(nn.Module):
+    """The SwiGLU feed-forward part."""
+
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.gate_proj = Projection(shape.hidden, shape.ffn)
+        self.up_proj = Projection(shape.hidden, shape.ffn)
+        self.down_proj = Projection(shape.ffn, shape.hidden)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return [tokens, hidden] as ``x``."""
+        return self.down_proj(swiglu(self.gate_proj(x), self.up_proj(x)))  # type: ignore[no-any-return]
+
+
+class DecoderLayer(nn.Module):
+    """Attention and MLP, each normed before and added to the residual stream."""
+
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.input_layernorm = RMSNorm(shape.hidden)
+        self.self_attn = SelfAttention(shape)
+        self.post_attention_layernorm = RMSNorm(shape.hidden)
+        self.mlp = GatedMLP(shape)
+
+    def forward(
+        self, x: Tensor, rotary: tuple[Tensor, Tensor], boundaries: Sequence[int]
+    ) -> Tensor:
+        """Return the residual stream behind the layer.
+
+        Args:
+            x: residual stream, [tokens, hidden].
+            rotary: cosine and sine by token, see :func:`trainer.ops.rotary_table`.
+            boundaries: where documents begin, and the end.
+        """
+        x = x + self.self_attn(self.input_layernorm(x), rotary, boundaries)
+        return x + self.mlp(self.post_attention_layernorm(x))  # type: ignore[no-any-return]

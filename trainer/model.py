@@ -1,0 +1,109 @@
+"""A Llama-style decoder over packed tokens: one flat sequence, many documents."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from packing.cost import ModelShape
+from trainer.layer import DecoderLayer
+from trainer.loss import head_loss
+from trainer.ops import Projection, RMSNorm, rotary_table
+
+INIT_STD = 0.02
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
+"""What a run can compute in. Weights and optimizer states are float32 under bfloat16."""
+
+
+class Decoder(nn.Module):
+    """Embedding, decoder layers, final norm and output head.
+
+    Weights bear the names of Hugging Face's Llama without its ``model.`` prefix.
+
+    Args:
+        shape: sizes, with the vocabulary.
+        tied: whether the embedding is the output head.
+        recompute: whether a layer's activations are made again in the backward pass instead of
+            being kept.
+        dtype: dtype of the computation.
+    """
+
+    def __init__(
+        self,
+        shape: ModelShape,
+        *,
+        tied: bool = True,
+        recompute: bool = False,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.shape = shape
+        self.recompute = recompute
+        self.dtype = dtype
+        self.embed_tokens = nn.Embedding(shape.vocab, shape.hidden)
+        self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.layers))
+        self.norm = RMSNorm(shape.hidden)
+        self.lm_head = None if tied else Projection(shape.hidden, shape.vocab)
+        self.to(torch.promote_types(dtype, torch.float32))
+
+    @property
+    def head(self) -> Tensor:
+        """Weight of the output head, [vocabulary, hidden]."""
+        return self.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
+
+    def initialize(self, seed: int) -> None:
+        """Draw the weights: normal, narrower where a layer writes to the residual stream.
+
+        They are drawn on the CPU in the order of their names, so that every device and rank has the
+        same ones.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        narrow = INIT_STD / math.sqrt(2 * self.shape.layers)
+        for name, weight in sorted(self.named_parameters()):
+            if weight.dim() == 1:
+                nn.init.ones_(weight)
+                continue
+            std = narrow if name.endswith(("o_proj.weight", "down_proj.weight")) else INIT_STD
+            drawn = torch.empty(weight.shape).normal_(0.0, std, generator=generator)
+            with torch.no_grad():
+                weight.copy_(drawn)
+
+    def forward(self, input_ids: Tensor, positions: Tensor, boundaries: Sequence[int]) -> Tensor:
+        """Return the last hidden states, [tokens, hidden].
+
+        Args:
+            input_ids: packed tokens, [tokens].
+            positions: position of each token within its document, [tokens].
+            boundaries: where documents begin, and the end: from 0 to ``tokens``.
+        """
+        # F.embedding keeps the weight's own dtype for its gradient; only what is read is cast.
+        x = functional.embedding(input_ids, self.embed_tokens.weight).to(self.dtype)
+        rotary = rotary_table(
+            positions, self.shape.head_dim, torch.promote_types(self.dtype, torch.float32)
+        )
+        for layer in self.layers:
+            if self.recompute and torch.is_grad_enabled():
+                x = checkpoint(layer, x, rotary, boundaries, use_reentrant=False)
+            else:
+                x = layer(x, rotary, boundaries)
+        return self.norm(x)  # type: ignore[no-any-return]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return the next-token logits, [tokens, vocabulary]."""
+        return functional.linear(hidden, self.head.to(hidden.dtype))
+
+    def loss_sum(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        boundaries: Sequence[int],
+        labels: Tensor,
+        weights: Tensor,
+    ) -> Tensor:
+        """Return the weighted sum of the losses of a micro-batch, see :func:`head_loss`."""
+        hidden = self(input_ids, positions, boundaries)
+        return head_loss(hidden, self.head, labels, weights)

@@ -1,0 +1,71 @@
+"""The token-wise operations of a decoder layer: projection, RMSNorm, rotary positions, SwiGLU."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+ROPE_THETA = 500_000.0
+"""Base of the rotary frequencies, as in Llama 3; fit for documents of up to about 100K tokens."""
+
+NORM_EPS = 1e-5
+
+
+class Projection(nn.Module):
+    """A linear map without bias whose weight is cast to the dtype of its input.
+
+    The weight itself stays in the dtype the optimizer updates it in (float32 under bfloat16).
+    """
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(outputs, inputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``x`` [tokens, inputs] to [tokens, outputs]."""
+        return functional.linear(x, self.weight.to(x.dtype))
+
+
+class RMSNorm(nn.Module):
+    """Root-mean-square norm over the last dimension, computed in at least float32."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the normed ``x``, same shape and dtype."""
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + NORM_EPS)
+        return (wide * scale * self.weight).to(x.dtype)
+
+
+def rotary_table(positions: Tensor, head_dim: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return cosine and sine of the rotary angles, each [tokens, 1, head_dim // 2].
+
+    The angles are made in float64: at position 1M a float32 angle is off by 0.03 radians.
+
+    Args:
+        positions: position of each token within its document, [tokens], integers.
+        head_dim: width of a head, even.
+        dtype: dtype of the result.
+    """
+    exponent = torch.arange(0, head_dim, 2, dtype=torch.float64, device=positions.device)
+    frequencies = ROPE_THETA ** (-exponent / head_dim)
+    angles = positions.to(torch.float64)[:, None, None] * frequencies
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+def rotate(x: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
+    """Turn queries or keys [tokens, heads, head_dim] by their positions' angles.
+
+    Halves are paired (dimension i with i + head_dim / 2), as in Hugging Face's Llama.
+    """
+    cos, sin = table
+    first, second = x.chunk(2, dim=-1)
+    turned = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    return turned.to(x.dtype)
+
+
+def swiglu(gate: Tensor, up: Tensor) -> Tensor:
+    """Return ``silu(gate) * up``, the inside of the gated MLP."""
+    return functional.silu(gate) * up
