@@ -51,7 +51,8 @@ class _Finish(beam.DoFn):
         self._finish = finish
 
     def process(self, grouped: tuple[int, Iterable[tuple[bool, Any]]]) -> Iterator[Any]:
-        elements, results = [], []
+        elements: list[Any] = []
+        results: list[Any] = []
         for is_element, value in grouped[1]:
             (elements if is_element else results).append(value)
         if len(elements) != 1:

@@ -50,13 +50,11 @@ def raise_recorded(store: Workdir, cause: BaseException) -> None:
     if not path.exists():
         raise EngineError(f"the runner failed: {cause}") from cause
     failure = json.loads(path.read_bytes())
-    known = {("pipelines.artifacts", "StorageError"): StorageError}
+    known: dict[tuple[str, str], type[Exception]] = {("pipelines.artifacts", "StorageError"): StorageError}
     known["transforms.record", "RecordError"] = RecordError
     if (failure["module"], failure["type"]) == ("packing.format", "ShardError"):
         known["packing.format", "ShardError"] = importlib.import_module("packing.format").ShardError
     kind = known.get((failure["module"], failure["type"]))
     if kind is not None:
         raise kind(failure["message"]) from cause
-    raise EngineError(
-        f"{failure['type']}: {failure['message']}\n{failure['traceback']}"
-    ) from cause
+    raise EngineError(f"{failure['type']}: {failure['message']}\n{failure['traceback']}") from cause

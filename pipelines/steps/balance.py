@@ -1,5 +1,6 @@
 """Stage ``balance``: the plan of steps, and the packed shards in its order."""
 
+import itertools
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +14,11 @@ import pyarrow.parquet as pq
 
 from packing.cost import row_cost
 from packing.fit import PackSettings
-from packing.format import DatasetInfo
+from packing.format import PLAN_FILE, DatasetInfo
+from packing.layout import file_bounds, group_bounds
+from packing.rows import RowGroup
 from packing.slots import BalanceSettings, plan_steps
-from packing.writer import RowFileWriter, RowGroup, file_bounds, group_bounds
+from packing.writer import RowFileWriter, write_plan
 from pipelines.artifacts import FileEntry, Receipt, Workdir, fingerprint, link_or_copy
 from pipelines.barrier import Barrier
 from pipelines.corpus import Corpus
@@ -99,25 +102,35 @@ class BalanceStage(Stage):
         row_id = np.empty(rows, np.int64)
         row_id[plan.order] = np.arange(rows)
         pieces["row_id"] = row_id[row]
+        tokens_in_order = n_tokens[plan.order]
+        table = pa.table(
+            {
+                "row_id": np.arange(rows, dtype=np.int64),
+                "step": plan.step,
+                "slot": plan.slot,
+                "rank": plan.rank,
+                "cp": np.ones(rows, np.int16),
+                "cost": cost[plan.order],
+            }
+        )
+        write_plan(
+            task.folder / PLAN_FILE,
+            table,
+            self._info(corpus),
+            dp=self.settings.dp,
+            micro_batch=self.settings.micro_batch,
+            slots_per_step=self.settings.slots_per_step,
+            horizon=self.settings.horizon,
+        )
         files = [
-            write_table(
-                task.folder / "plan.parquet",
-                pa.table(
-                    {
-                        "row_id": np.arange(rows, dtype=np.int64),
-                        "step": plan.step.astype(np.int32),
-                        "slot": plan.slot.astype(np.int32),
-                        "rank": plan.rank.astype(np.int32),
-                        "cp": np.ones(rows, np.int16),
-                        "cost": cost[plan.order],
-                    }
-                ),
-                kind="plan",
-            ),
+            FileEntry.of(task.folder / PLAN_FILE, rows=rows, kind="plan"),
             _write_placements(task.folder, pieces),
         ]
-        groups = group_bounds(plan.step, plan.slot, n_tokens[plan.order])
-        in_files = file_bounds(groups, n_tokens[plan.order])
+        groups = group_bounds(plan.step, plan.slot, tokens_in_order)
+        group_tokens = np.diff(
+            np.concatenate([[0], np.cumsum(tokens_in_order, dtype=np.int64)])[groups]
+        )
+        in_files = groups[file_bounds(group_tokens)]
         scratch = task.store.scratch
         scratch.mkdir(parents=True, exist_ok=True)
         bounds = scratch / f"{uuid.uuid4().hex}.npz"
@@ -190,7 +203,7 @@ class BalanceStage(Stage):
         inside = groups[(groups >= low) & (groups <= high)]
         rows = _Rows(partition.tables())
         with RowFileWriter(path, partition.shared["info"]) as writer:
-            for first, last in zip(inside[:-1], inside[1:], strict=True):
+            for first, last in itertools.pairwise(inside):
                 writer.write(rows.group(int(first), int(last)))
         record_cost(partition.folder, clock)
         entry = FileEntry.of(path, rows=int(high - low), kind="rows")
@@ -210,7 +223,9 @@ class BalanceStage(Stage):
 
 def _read_pieces(corpus: Corpus) -> dict[str, Any]:
     folder = corpus.folder("pack")
-    tables = [pq.read_table(folder / e.name, use_threads=False) for e in corpus.manifest("pack").entries()]
+    tables = [
+        pq.read_table(folder / e.name, use_threads=False) for e in corpus.manifest("pack").entries()
+    ]
     table = pa.concat_tables(tables)
     return {name: table[name].to_numpy() for name in table.column_names}
 
@@ -257,14 +272,18 @@ def _moved(group: pa.Table, moves: pa.Table) -> pa.Table:
     start = offsets[place] + mine["token_start"].to_numpy()
     end = offsets[place] + mine["token_end"].to_numpy()
     goes_on = end < offsets[place + 1]
-    following = np.where(goes_on, values[np.minimum(end, len(values) - 1)], -1) if len(values) else end
+    following = (
+        np.where(goes_on, values[np.minimum(end, len(values) - 1)], -1) if len(values) else end
+    )
     spans = [values[a:b] for a, b in zip(start.tolist(), end.tolist(), strict=True)]
     tokens = np.concatenate([np.empty(0, np.int32), *spans])
     bounds = np.concatenate([[0], np.cumsum(end - start)])
-    return mine.drop_columns(["token_end"]).append_column(
-        "next_token", pa.array(following.astype(np.int32))
-    ).append_column(
-        "tokens", pa.LargeListArray.from_arrays(pa.array(bounds, pa.int64()), pa.array(tokens))
+    return (
+        mine.drop_columns(["token_end"])
+        .append_column("next_token", pa.array(following.astype(np.int32)))
+        .append_column(
+            "tokens", pa.LargeListArray.from_arrays(pa.array(bounds, pa.int64()), pa.array(tokens))
+        )
     )
 
 
@@ -303,7 +322,9 @@ class _Rows:
         ]
         return RowGroup(
             row_id=np.arange(first, last, dtype=np.int64),
-            pieces_per_row=np.bincount(part["row_id"] - first, minlength=last - first).astype(np.int32),
+            pieces_per_row=np.bincount(part["row_id"] - first, minlength=last - first).astype(
+                np.int32
+            ),
             doc_uid=part["doc_uid"],
             doc_copy=part["copy"],
             doc_offset=part["token_start"],

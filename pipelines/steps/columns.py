@@ -16,7 +16,9 @@ from transforms.record import SHARD_BITS
 def write_table(path: Path, table: pa.Table, *, kind: str = "data") -> FileEntry:
     """Write a small table atomically; the same table gives the same bytes."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
-    pq.write_table(table, temporary, compression="zstd", compression_level=1, row_group_size=1 << 20)
+    pq.write_table(
+        table, temporary, compression="zstd", compression_level=1, row_group_size=1 << 20
+    )
     temporary.replace(path)
     return FileEntry.of(path, rows=len(table), kind=kind)
 

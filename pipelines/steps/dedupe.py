@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.artifacts import Receipt, fingerprint
+from pipelines.barrier import Barrier
 from pipelines.corpus import Corpus
 from pipelines.runners import ShuffleKind
 from pipelines.shuffle import Partition, Partitioned, Shuffle
 from pipelines.steps.columns import partitions_for, row_groups, uid_partition, write_table
 from pipelines.steps.stage import Apply, Stage, settings_json
 from pipelines.tasks import ListTasks, Result, Task, dealt
-from pipelines.barrier import Barrier
-from transforms.record import ROW_BITS
 from transforms.exact import ExactSettings, exact_duplicates
+from transforms.record import ROW_BITS
 
 _COLUMNS = ("doc_uid", "id", "source", "n_chars", "exact_hash", "reason")
 

@@ -27,7 +27,9 @@ TOKEN_SCHEMA = pa.schema(
         pa.field("doc_uid", pa.int64(), nullable=False),
         pa.field("domain", pa.string(), nullable=False),
         pa.field("n_tokens", pa.int32(), nullable=False),
-        pa.field("input_ids", pa.list_(pa.field("item", pa.int32(), nullable=False)), nullable=False),
+        pa.field(
+            "input_ids", pa.list_(pa.field("item", pa.int32(), nullable=False)), nullable=False
+        ),
     ]
 )
 """One row per document that is not dropped before; ``n_tokens`` 0 means dropped as ``empty``."""
@@ -135,7 +137,7 @@ class EncodeStage(Stage):
         earlier = _Earlier(known)
         bos = encoder.bos_id if self.settings.bos else None
         eos = encoder.eos_id if self.settings.eos else None
-        for group in row_groups(path, ("doc_uid", "domain", "reason", "text")):
+        for group in row_groups(Path(path), ("doc_uid", "domain", "reason", "text")):
             kept = group.filter(kept_rows(group, removed)).combine_chunks()
             uids = kept["doc_uid"].to_numpy()
             reused = earlier.find(uids)
@@ -144,12 +146,12 @@ class EncodeStage(Stage):
             fresh = with_special_tokens(encoder.encode(text), bos, eos)
             ids = _merged(fresh, missing, earlier, reused)
             lists = pa.ListArray.from_arrays(
-                pa.array(ids.offsets.astype(np.int32)), pa.array(ids.ids), TOKEN_SCHEMA.field("input_ids").type
+                pa.array(ids.offsets.astype(np.int32)),
+                pa.array(ids.ids),
+                TOKEN_SCHEMA.field("input_ids").type,
             )
             n_tokens = pa.array(np.diff(ids.offsets).astype(np.int32))
-            yield pa.table(
-                [kept["doc_uid"], kept["domain"], n_tokens, lists], schema=TOKEN_SCHEMA
-            )
+            yield pa.table([kept["doc_uid"], kept["domain"], n_tokens, lists], schema=TOKEN_SCHEMA)
 
     def _finish(self, corpus: Corpus, results: list[Result]) -> Corpus:
         paths = sorted({result.receipt.detail["path"] for result in results})
@@ -195,7 +197,9 @@ def _merged(
     if not missing.any():
         return old
     both = pa.ListArray.from_arrays(
-        pa.array(np.concatenate([fresh.offsets, fresh.offsets[-1] + old.offsets[1:]]).astype(np.int32)),
+        pa.array(
+            np.concatenate([fresh.offsets, fresh.offsets[-1] + old.offsets[1:]]).astype(np.int32)
+        ),
         pa.array(np.concatenate([fresh.ids, old.ids])),
     )
     order = np.empty(len(missing), np.int64)

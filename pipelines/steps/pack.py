@@ -1,5 +1,6 @@
 """Stage ``pack``: which pieces of which documents make a row."""
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -80,7 +81,9 @@ class PackStage(Stage):
             dropped = lengths.doc_uid[~fits]
             if len(dropped):
                 table = pa.table({"doc_uid": dropped, "reason": ["too long"] * len(dropped)})
-                work.files.append(write_table(task.folder / "drops-00000.parquet", table, kind="drops"))
+                work.files.append(
+                    write_table(task.folder / "drops-00000.parquet", table, kind="drops")
+                )
             work.counters["too long"] = len(dropped)
         chosen = np.flatnonzero(fits & (lengths.n_tokens > 0))
         order = mix64(lengths.doc_uid[chosen], self.seed)
@@ -110,7 +113,9 @@ def read_lengths(corpus: Corpus) -> Lengths:
     domains = tuple(sorted({name for group in names for name in group}))
     number = {name: place for place, name in enumerate(domains)}
     domain_of = [
-        np.array([number[name] for name in group] or [0], np.int16)[code] if len(code) else np.empty(0, np.int16)
+        np.array([number[name] for name in group] or [0], np.int16)[code]
+        if len(code)
+        else np.empty(0, np.int16)
         for group, code in zip(names, codes, strict=True)
     ]
     doc_uid = np.concatenate([np.empty(0, np.int64), *uids])
@@ -132,7 +137,7 @@ def _write_pieces(
         pieces.row, pieces.row[np.arange(0, len(pieces.row), _ROWS_PER_FILE)], side="left"
     )
     bounds = [*np.unique(edges).tolist(), len(pieces.row)] if len(pieces.row) else [0, 0]
-    for number, (low, high) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+    for number, (low, high) in enumerate(itertools.pairwise(bounds)):
         row, length = pieces.row[low:high], pieces.length[low:high]
         document = chosen[pieces.document[low:high]]
         ends = np.cumsum(length, dtype=np.int64)

@@ -102,7 +102,9 @@ def settings_json(settings: Any, *, without: Iterable[str] = ()) -> dict[str, An
     left_out = set(without)
     if not is_dataclass(settings):
         raise TypeError(f"settings must be a dataclass, got {type(settings).__name__}")
-    return {f.name: _json(getattr(settings, f.name)) for f in fields(settings) if f.name not in left_out}
+    return {
+        f.name: _json(getattr(settings, f.name)) for f in fields(settings) if f.name not in left_out
+    }
 
 
 def _json(value: Any) -> Any:

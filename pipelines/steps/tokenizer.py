@@ -2,7 +2,6 @@
 
 import shutil
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -58,7 +57,9 @@ class TokenizerStage(Stage):
         """Warn that a tokenizer trained inside follows its sample."""
         if self.model is not None:
             return f"taken from {self.model}"
-        return "trained on a sample of the input: new input trains another one and encodes all again"
+        return (
+            "trained on a sample of the input: new input trains another one and encodes all again"
+        )
 
     def expand(self, corpora: beam.PCollection) -> beam.PCollection:
         """Apply the stage."""
@@ -104,15 +105,19 @@ class TokenizerStage(Stage):
         folder = corpus.store.folder(self.name, self.fingerprint(corpus))
         folder.mkdir(parents=True, exist_ok=True)
         clock = Clock()
+        facts: dict[str, Any] = {"notes": []}
         path = folder / f"tokenizer{_SUFFIXES[self.settings.kind]}"
         if self.model is not None:
             temporary = folder / f".{uuid.uuid4().hex}.tmp"
             shutil.copyfile(self.model, temporary)
             temporary.replace(path)
         else:
-            write_atomically(path, train_sentencepiece(_chunks(results), self.settings))
+            trained = train_sentencepiece(_chunks(results), self.settings)
+            write_atomically(path, trained.model)
+            facts["notes"] = list(trained.notes)
+            facts["character_coverage"] = trained.character_coverage
         encoder = load_encoder(path, self.settings)
-        facts = {
+        facts |= {
             "vocab_size": encoder.vocab_size,
             "bos_id": encoder.bos_id,
             "eos_id": encoder.eos_id,
@@ -123,11 +128,13 @@ class TokenizerStage(Stage):
         return self.commit(corpus, [Receipt(task="", files=(entry,))], config=facts)
 
 
-def _chunks(results: list[Result]) -> Iterator[str]:
+def _chunks(results: list[Result]) -> list[str]:
     """Read the sample back in task order."""
+    chunks: list[str] = []
     for result in results:
         with pa.memory_map(result.value) as source:
-            yield from pa.ipc.open_file(source).read_all()["chunk"].to_pylist()
+            chunks += pa.ipc.open_file(source).read_all()["chunk"].to_pylist()
+    return chunks
 
 
 class TrainTokenizer(Apply):

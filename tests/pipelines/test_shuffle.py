@@ -7,14 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.artifacts import StorageError, fingerprint
+from pipelines.artifacts import Receipt, StorageError, fingerprint
 from pipelines.barrier import Barrier
 from pipelines.corpus import Corpus
 from pipelines.failures import EngineError, raise_recorded
 from pipelines.runners import RunnerSettings, runner_options
 from pipelines.shuffle import Shuffle
 from pipelines.tasks import ListTasks, Phase, Result, Task, Work, dealt
-from pipelines.artifacts import Receipt
 
 ROWS, PARTITIONS = 20_000, 5
 
@@ -54,9 +53,7 @@ def run_shuffle(folder, kind, workers, *extra):
     settings = RunnerSettings(workers=workers)
     with beam.Pipeline(options=runner_options(settings, extra)) as pipeline:
         corpora = pipeline | beam.Create([Corpus(str(folder))], reshuffle=False)
-        listed = corpora | beam.ParDo(ListTasks(list_tasks)).with_outputs(
-            "adopted", main="missing"
-        )
+        listed = corpora | beam.ParDo(ListTasks(list_tasks)).with_outputs("adopted", main="missing")
         reduced = dealt(listed.missing, "t") | Shuffle(produce, kind) | beam.Map(reduce)
         result = (corpora, (reduced,)) | Barrier(finish)
         _ = result | beam.Map(lambda value: (folder / "done").write_text(repr(value)))
@@ -66,8 +63,7 @@ def run_shuffle(folder, kind, workers, *extra):
 
 
 def test_both_shuffles_give_the_same_bytes_for_any_workers(tmp_path):
-    """Every row arrives once, and partitions are byte-identical for both kinds and 1 or 2 workers,
-    also when the runner repeats every bundle."""
+    """Every row arrives once; partitions are byte-identical, also with every bundle repeated."""
     seen = [
         run_shuffle(tmp_path / "f1", "files", 1),
         run_shuffle(tmp_path / "f2", "files", 2),
