@@ -161,7 +161,9 @@ class Workdir:
             return None
         manifest = Manifest.load(path)
         if manifest.fingerprint != fingerprint:
-            raise StorageError(f"{folder}: belongs to fingerprint {manifest.fingerprint}; remove it")
+            raise StorageError(
+                f"{folder}: belongs to fingerprint {manifest.fingerprint}; remove it"
+            )
         for entry in manifest.files:
             file = folder / entry.name
             if not file.exists() or file.stat().st_size != entry.bytes:

@@ -50,7 +50,9 @@ def raise_recorded(store: Workdir, cause: BaseException) -> None:
     if not path.exists():
         raise EngineError(f"the runner failed: {cause}") from cause
     failure = json.loads(path.read_bytes())
-    known: dict[tuple[str, str], type[Exception]] = {("pipelines.artifacts", "StorageError"): StorageError}
+    known: dict[tuple[str, str], type[Exception]] = {
+        ("pipelines.artifacts", "StorageError"): StorageError
+    }
     known["transforms.record", "RecordError"] = RecordError
     if (failure["module"], failure["type"]) == ("packing.format", "ShardError"):
         known["packing.format", "ShardError"] = importlib.import_module("packing.format").ShardError

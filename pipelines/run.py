@@ -337,7 +337,10 @@ class _ProcessClock:
         """Enter the figures."""
         summary.cpu_s = round(_cpu_s() - self._cpu, 3)
         summary.wall_s = round(time.perf_counter() - self._wall, 3)
-        usage = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+        usage = (
+            resource.getrusage(resource.RUSAGE_SELF),
+            resource.getrusage(resource.RUSAGE_CHILDREN),
+        )
         summary.peak_rss_bytes = max(u.ru_maxrss for u in usage) * 1024
 
 

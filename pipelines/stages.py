@@ -97,7 +97,13 @@ def plan(recipe: Recipe) -> list[StagePlan]:
             rows = sum(entry.rows for entry in manifest.files if entry.kind in ("data", "rows"))
             lines.append(
                 StagePlan(
-                    stage.name, planned.fingerprint, "cached", rows, manifest.bytes, 0, 0,
+                    stage.name,
+                    planned.fingerprint,
+                    "cached",
+                    rows,
+                    manifest.bytes,
+                    0,
+                    0,
                     stage.note(planned.before),
                 )
             )

@@ -10,6 +10,7 @@ import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from packing.cost import row_cost
@@ -189,7 +190,7 @@ class BalanceStage(Stage):
         for group in row_groups(task.payload, ("doc_uid", "input_ids")):
             found = _moved(group, moves)
             for number in np.unique(found["file"].to_numpy()).tolist():
-                mine = found.filter(pa.compute.equal(found["file"], number))
+                mine = found.filter(pc.equal(found["file"], number))
                 parts.setdefault(number, []).append(mine)
         for number in sorted(parts):
             yield number, pa.concat_tables(parts[number])

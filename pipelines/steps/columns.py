@@ -38,3 +38,25 @@ def uid_partition(shard: npt.NDArray[np.int64], partitions: int) -> npt.NDArray[
 def partitions_for(rows: int, *, rows_each: int = 1 << 20) -> int:
     """Return how many partitions a global step over so many rows has; depends on nothing else."""
     return max(1, -(-rows // rows_each))
+
+
+def split(
+    table: pa.Table, number: npt.NDArray[np.int64], partitions: int
+) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the non-empty partitions of a table, rows in their order.
+
+    Args:
+        table: n rows.
+        number: partition of each row, shape [n].
+        partitions: how many there are.
+    """
+    if partitions == 1:
+        if len(table):
+            yield 0, table.combine_chunks()
+        return
+    order = np.argsort(number, kind="stable")
+    bounds = np.searchsorted(number[order], np.arange(partitions + 1))
+    table = table.take(pa.array(order))
+    for p in range(partitions):
+        if bounds[p] < bounds[p + 1]:
+            yield p, table.slice(bounds[p], bounds[p + 1] - bounds[p]).combine_chunks()

@@ -1,22 +1,25 @@
 """Stage ``dedupe.exact``: documents with equal text, all but one removed."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines.artifacts import Receipt, fingerprint
 from pipelines.barrier import Barrier
 from pipelines.corpus import Corpus
 from pipelines.runners import ShuffleKind
 from pipelines.shuffle import Partition, Partitioned, Shuffle
-from pipelines.steps.columns import partitions_for, row_groups, uid_partition, write_table
+from pipelines.steps.columns import partitions_for, row_groups, split, uid_partition, write_table
+from pipelines.steps.removed import id_overlay
 from pipelines.steps.stage import Apply, Stage, settings_json
 from pipelines.tasks import ListTasks, Result, Task, dealt
 from transforms.exact import ExactSettings, exact_duplicates
+from transforms.ids import apply_ids
 from transforms.record import ROW_BITS
 
 _COLUMNS = ("doc_uid", "id", "source", "n_chars", "exact_hash", "reason")
@@ -73,9 +76,11 @@ class ExactDedupeStage(Stage):
 
     def _by_hash(self, task: Task) -> Partitioned:
         rank = {name: place for place, name in enumerate(task.shared["sources"])}
+        path = Path(task.payload)
+        overlay = id_overlay(task.corpus, int(path.name[:10], 16))
         tables = []
-        for group in row_groups(task.payload, _COLUMNS):
-            live = group.filter(pa.compute.is_null(group["reason"]))
+        for group in row_groups(path, _COLUMNS):
+            live = apply_ids(group.filter(pc.is_null(group["reason"])), overlay)
             source = live["source"].combine_chunks().dictionary_encode()
             ranks = np.array([rank[name] for name in source.dictionary.to_pylist()], np.int32)
             source_rank = ranks[source.indices.to_numpy(zero_copy_only=False)] if len(live) else []
@@ -91,7 +96,7 @@ class ExactDedupeStage(Stage):
         duplicates = exact_duplicates(pa.concat_tables(partition.tables()))
         partitions = partition.shared["partitions"]
         shards = duplicates["doc_uid"].to_numpy() >> ROW_BITS
-        yield from _split(duplicates, uid_partition(shards, partitions), partitions)
+        yield from split(duplicates, uid_partition(shards, partitions), partitions)
 
     def _write(self, partition: Partition) -> Result:
         table = pa.concat_tables(partition.tables()).sort_by("doc_uid").combine_chunks()
@@ -115,21 +120,7 @@ def _split_by_hash(table: pa.Table, partitions: int) -> Partitioned:
     raw = np.frombuffer(hashes.buffers()[1], np.uint8).reshape(-1, 16)
     raw = raw[hashes.offset : hashes.offset + len(hashes)]
     head = raw[:, :4].copy().view(">u4").ravel().astype(np.int64)
-    return _split(table, head * partitions >> 32, partitions)
-
-
-def _split(table: pa.Table, number: np.ndarray, partitions: int) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the non-empty partitions of a table, rows in their order."""
-    if partitions == 1:
-        if len(table):
-            yield 0, table.combine_chunks()
-        return
-    order = np.argsort(number, kind="stable")
-    bounds = np.searchsorted(number[order], np.arange(partitions + 1))
-    table = table.take(pa.array(order))
-    for p in range(partitions):
-        if bounds[p] < bounds[p + 1]:
-            yield p, table.slice(bounds[p], bounds[p + 1] - bounds[p]).combine_chunks()
+    return split(table, head * partitions >> 32, partitions)
 
 
 class ExactDedupe(Apply):
