@@ -1,11 +1,23 @@
-"""Which step, slot and rank trains a row: steps whose ranks all do the same work."""
+"""Which step, slot and rank trains a row: steps whose ranks all do the same work.
+
+Balancing each step by itself is bounded by the rows it happens to hold. Here the rows of `horizon`
+steps are sorted by cost and cut into slots of near-equal rows, so that the ranks of a slot wait for
+nobody; the slots are then dealt so that every step gets heavy and light ones.
+"""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
+import numba
+import numpy as np
+import numpy.typing as npt
 from annotated_types import Gt
 
 from packing.cost import ModelShape
+from packing.format import ShardError
+from packing.lengths import taking_order
+from transforms.record import mix64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +33,9 @@ class BalanceSettings:
     micro_batch: Annotated[int, Gt(0)] = 1
     """Rows a rank computes at a time; a slot is ``dp`` x ``micro_batch`` rows."""
     horizon: Annotated[int, Gt(0)] = 64
-    """Steps whose rows are dealt together; more is better balanced, fewer reads more locally."""
+    """Steps whose rows are dealt together: more are better balanced, fewer keep a second plan's
+    reading closer to sequential. With one slot a step, the rows of a step resemble each other in
+    cost: balance needs a ``global_batch`` of several slots to leave the mixture as it is."""
     layers: Annotated[int, Gt(0)] = 16
     """Decoder layers of the model."""
     hidden: Annotated[int, Gt(0)] = 2048
@@ -73,3 +87,183 @@ class BalanceSettings:
             head_dim=self.head_dim,
             ffn=self.ffn,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """Rows in plan order: by step, slot, rank, place in the rank's micro-batch."""
+
+    order: npt.NDArray[np.int64]
+    """Index of the row that stands at each place, int64[r]."""
+    step: npt.NDArray[np.int32]
+    """Step that trains it, int32[r]."""
+    slot: npt.NDArray[np.int32]
+    """Slot of the step, int32[r]; heavier slots come first."""
+    rank: npt.NDArray[np.int32]
+    """Data-parallel rank, int32[r]."""
+
+
+def plan_steps(
+    cost: npt.NDArray[np.float64],
+    n_tokens: npt.NDArray[np.int32],
+    settings: BalanceSettings,
+    seed: int,
+    domain: npt.NDArray[np.int16] | None = None,
+) -> StepPlan:
+    """Plan the steps of freshly fitted rows, in seeded order.
+
+    Rows are shuffled, cut into blocks of at most ``horizon`` steps (of near-equal size), and dealt
+    inside each block; see `deal_rows`. What does not fill a step forms a short last one.
+
+    Args:
+        cost: cost of each row, float64[r], above 0 (`packing.cost.row_cost`).
+        n_tokens: tokens of each row, int32[r]; orders rows of equal cost.
+        settings: ranks, batch and horizon.
+        seed: any integer.
+        domain: domain of each row, int16[r], from 0: steps then get the block's mixture as nearly
+            as whole slots allow.
+
+    Returns:
+        The plan; ``order[i]`` is the row that becomes ``row_id`` i.
+
+    Raises:
+        ShardError: costs that are not positive numbers, or arguments of different lengths.
+    """
+    rows = taking_order(mix64(np.arange(len(cost)), seed))
+    return deal_rows(rows, cost, settings, seed, n_tokens=n_tokens, domain=domain)
+
+
+def deal_rows(
+    rows: npt.NDArray[np.int64],
+    cost: npt.NDArray[np.float64],
+    settings: BalanceSettings,
+    seed: int,
+    *,
+    n_tokens: npt.NDArray[np.int32] | None = None,
+    domain: npt.NDArray[np.int16] | None = None,
+    first_step: int = 0,
+) -> StepPlan:
+    """Deal rows, given in the order in which blocks are cut, to steps, slots and ranks.
+
+    Inside a block: rows are sorted by cost and cut into slots; each slot, heaviest first, goes to
+    the step with the least work that still wants one (longest processing time first), weighed
+    against the step's distance from the block's mixture of domains; the rows of a slot go to its
+    ranks one by one, the heaviest to the rank with the least work so far; the steps are numbered
+    in seeded order.
+
+    Args:
+        rows: indices into the other arrays, int64[r]; rows that are not named are left out.
+        cost: cost of every row.
+        settings: ranks, batch and horizon.
+        seed: any integer.
+        n_tokens: tokens of every row, or None.
+        domain: domain of every row, or None.
+        first_step: number of the first step.
+
+    Returns:
+        The plan of the named rows.
+
+    Raises:
+        ShardError: as `plan_steps`.
+    """
+    _check(cost, n_tokens, domain)
+    batch = settings.global_batch
+    steps = len(rows) // batch
+    blocks = -(-steps // settings.horizon)
+    # Block bounds in steps; the rows after the last full step are a block of their own.
+    bounds = [steps * b // blocks for b in range(blocks)] + [steps, steps + 1]
+    places = np.full((steps + 1) * batch, -1, dtype=np.int64)
+    for first, end in pairwise(bounds):
+        block = rows[first * batch : end * batch]
+        keys = (-cost[block],) if n_tokens is None else (n_tokens[block], -cost[block])
+        block = block[np.lexsort(keys)]
+        kinds = np.zeros(len(block), dtype=np.int16) if domain is None else domain[block]
+        number = taking_order(mix64(np.arange(first, end), seed + 1))
+        at = np.empty(len(block), dtype=np.int64)
+        slots, ranks, turns = settings.slots_per_step, settings.dp, settings.micro_batch
+        _deal_block(cost[block], kinds, number, slots, ranks, turns, at)
+        places[first * batch + at] = block
+    # Only the last slot of the short step can have places that nobody took.
+    place = np.flatnonzero(places >= 0)
+    return StepPlan(
+        places[place],
+        (place // batch + first_step).astype(np.int32),
+        (place % batch // settings.slot_rows).astype(np.int32),
+        (place % settings.slot_rows // settings.micro_batch).astype(np.int32),
+    )
+
+
+def _check(
+    cost: npt.NDArray[np.float64],
+    n_tokens: npt.NDArray[np.int32] | None,
+    domain: npt.NDArray[np.int16] | None,
+) -> None:
+    """Refuse rows that cannot be priced."""
+    for name, array in (("n_tokens", n_tokens), ("domain", domain)):
+        if array is not None and len(array) != len(cost):
+            raise ShardError(
+                f"{len(cost)} costs but {len(array)} of {name}; pass one of each a row"
+            )
+    wrong = np.flatnonzero(~((cost > 0) & np.isfinite(cost)))
+    if len(wrong):
+        raise ShardError(
+            f"row {wrong[0]} has the cost {cost[wrong[0]]} ({len(wrong)} such rows); "
+            "a row costs a positive number of TFLOP"
+        )
+
+
+@numba.njit(cache=True, nogil=True)
+def _deal_block(cost, domain, number, slots_per_step, dp, micro_batch, at):  # type: ignore[no-untyped-def]
+    """Deal the rows of one block, heaviest first, to places of its steps.
+
+    Args:
+        cost: float64[n], descending; at most len(number) full steps of rows.
+        domain: int16[n], from 0.
+        number: number of each step within the block, int64[steps].
+        slots_per_step: slots of a full step.
+        dp: ranks.
+        micro_batch: rows of a rank in a slot.
+        at: receives the place of each row, counted over the block as if every slot were full.
+    """
+    steps = len(number)
+    slot_rows = dp * micro_batch
+    n = len(cost)
+    domains = 1 + max(0, domain.max()) if n else 1
+    mean_load = 0.0
+    mixture = np.zeros(domains)
+    for i in range(n):
+        mean_load += cost[i] / steps
+        mixture[domain[i]] += slot_rows / n
+    slots = np.zeros(steps, dtype=np.int64)
+    load = np.zeros(steps)
+    rank_load = np.zeros((steps, dp))
+    excess = np.zeros((steps, domains))  # rows beyond the mixture, in slots
+    for first in range(0, n, slot_rows):
+        end = min(n, first + slot_rows)
+        slot_cost = 0.0
+        own = -mixture / slot_rows
+        for i in range(first, end):
+            slot_cost += cost[i] / mean_load
+            own[domain[i]] += 1 / slot_rows
+        best = -1
+        least = np.inf
+        for s in range(steps):
+            if slots[s] < slots_per_step:
+                # What the sums of squares of load and of excess over all steps grow by.
+                growth = slot_cost * load[s]
+                for d in range(domains):
+                    growth += own[d] * excess[s, d] / slots_per_step**2
+                if growth < least:
+                    best = s
+                    least = growth
+        base = (number[best] * slots_per_step + slots[best]) * slot_rows
+        slots[best] += 1
+        load[best] += slot_cost
+        excess[best] += own
+        for turn in range(-(-(end - first) // dp)):
+            lightest = np.argsort(rank_load[best], kind="mergesort")
+            for j in range(min(dp, end - first - turn * dp)):
+                i = first + turn * dp + j
+                rank = lightest[j]
+                at[i] = base + rank * micro_batch + turn
+                rank_load[best, rank] += cost[i]
