@@ -1,0 +1,213 @@
+"""Why one document is in the training data, or is not: every decision, and where its tokens lie."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from catalog.lookup import SHOWN, Lookup, Row
+from catalog.selection import DECISIONS
+from catalog.store import open_catalog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What one stage measured and decided about the document."""
+
+    stage: str
+    kept: bool
+    reason: str | None = None
+    """Why it was dropped, as in ``selection``."""
+    measure: str | None = None
+    """What the score is of, e.g. ``n_chars``."""
+    score: float | None = None
+    threshold: float | None = None
+    detail: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Explanation:
+    """Everything the catalog knows about one document of one run.
+
+    Exactly one of three: ``document`` is set; or ``candidates`` lists the documents of several
+    sources that share the id; or nothing was found, and ``suggestions`` and ``rejects`` may say why.
+    """
+
+    asked: str
+    run_id: str
+    document: Row | None = None
+    """Its row of ``documents``, the source's own columns included."""
+    kept: bool | None = None
+    reason: str | None = None
+    copies: int = 0
+    weight: float = 0.0
+    n_tokens: int | None = None
+    """Length with bos and eos; null where it was dropped before it was encoded."""
+    decisions: list[Decision] = field(default_factory=list)
+    """In the order of the stages, up to the one that dropped it."""
+    keeper: Row | None = None
+    """The duplicate it lost to (doc_uid, id, source), with kind, jaccard and cluster_size."""
+    lost_to_it: list[Row] = field(default_factory=list)
+    """The first of the documents that were removed as duplicates of this one."""
+    n_lost_to_it: int = 0
+    spans: list[Row] = field(default_factory=list)
+    placements: list[Row] = field(default_factory=list)
+    """Its pieces: row_id, copy, token_start, token_end, row_offset, step, slot, rank."""
+    candidates: list[Row] = field(default_factory=list)
+    suggestions: list[Row] = field(default_factory=list)
+    rejects: list[Row] = field(default_factory=list)
+
+    @property
+    def found(self) -> bool:
+        """Whether exactly one document was meant."""
+        return self.document is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields as plain JSON values."""
+        return asdict(self)
+
+
+def explain(
+    workdir: Path, document: str | int, run: str | None = None, source: str | None = None
+) -> Explanation:
+    """Explain what became of one document.
+
+    Args:
+        workdir: folder that holds the catalog.
+        document: its id, or its ``doc_uid``; digits are tried as an id first.
+        run: id of the run; default: the newest one that ended well.
+        source: name of its source, where several have documents of this id.
+
+    Returns:
+        The explanation; its ``found`` is false where no document, or more than one, has the id.
+
+    Raises:
+        CatalogError: there is no catalog, no such run, or no run ended well.
+    """
+    with open_catalog(workdir, run) as connection:
+        lookup = Lookup(connection, run)
+        told = Explanation(asked=str(document), run_id=lookup.run_id)
+        found = lookup.documents(document, source)
+        if len(found) == 1:
+            _tell(lookup, told, found[0])
+        elif found:
+            told.candidates = [{k: row[k] for k in ("doc_uid", "id", "source")} for row in found]
+        else:
+            told.suggestions = lookup.near(told.asked, source)
+            told.rejects = lookup.rejects(told.asked)
+        return told
+
+
+def _tell(lookup: Lookup, told: Explanation, document: Row) -> None:
+    uid = document["doc_uid"]
+    told.document = document
+    [selection] = lookup.rows("SELECT * FROM selection WHERE doc_uid = $uid", uid=uid)
+    told.kept, told.reason = selection["kept"], selection["reason"]
+    told.copies, told.weight = selection["copies"], selection["weight"]
+    tokens = lookup.rows("SELECT n_tokens FROM tokens WHERE doc_uid = $uid", uid=uid)
+    told.n_tokens = tokens[0]["n_tokens"] if tokens else None
+    told.keeper = _keeper(lookup, uid)
+    _add_losers(lookup, told, uid)
+    told.spans = lookup.rows(
+        'SELECT * FROM spans WHERE doc_uid = $uid ORDER BY start, "end", kind', uid=uid
+    )
+    told.placements = lookup.rows(
+        "SELECT p.row_id, p.copy, p.token_start, p.token_end, p.row_offset, "
+        "l.step, l.slot, l.rank FROM placements p LEFT JOIN plan l USING (row_id) "
+        "WHERE p.doc_uid = $uid ORDER BY p.copy, p.token_start",
+        uid=uid,
+    )
+    told.decisions = _decisions(lookup, told, selection["dropped_by"])
+
+
+def _keeper(lookup: Lookup, uid: int) -> Row | None:
+    rows = lookup.rows(
+        "SELECT x.keeper_uid AS doc_uid, k.id, k.source, x.keeper_ingest, x.kind, x.jaccard, "
+        "x.cluster, x.cluster_size FROM duplicates x "
+        "LEFT JOIN documents k ON k.doc_uid = x.keeper_uid AND x.keeper_ingest IS NULL "
+        "WHERE x.doc_uid = $uid",
+        uid=uid,
+    )
+    return rows[0] if rows else None
+
+
+def _add_losers(lookup: Lookup, told: Explanation, uid: int) -> None:
+    """Enter the documents that were removed in favour of this one."""
+    lost = "FROM duplicates WHERE keeper_uid = $uid AND keeper_ingest IS NULL"
+    [count] = lookup.rows(f"SELECT count(*) AS n {lost}", uid=uid)
+    told.n_lost_to_it = count["n"]
+    if told.n_lost_to_it:
+        told.lost_to_it = lookup.rows(
+            "SELECT d.doc_uid, d.id, d.source, x.kind, x.jaccard FROM "
+            f"(SELECT doc_uid, kind, jaccard {lost} ORDER BY doc_uid LIMIT {SHOWN}) x "
+            "JOIN documents d USING (doc_uid) ORDER BY d.doc_uid",
+            uid=uid,
+        )
+
+
+def _decisions(lookup: Lookup, told: Explanation, dropped_by: str | None) -> list[Decision]:
+    """Return the decisions in the order of the stages, up to the one that dropped the document."""
+    deciding = {"ingest", *(decision.stage for decision in DECISIONS)}
+    decisions = []
+    for stage in lookup.stages:
+        if stage not in deciding:
+            continue
+        dropped = stage == dropped_by
+        measured = _MEASURES[stage](lookup, told) if stage in _MEASURES else {}
+        reason = told.reason if dropped else None
+        decisions.append(Decision(stage=stage, kept=not dropped, reason=reason, **measured))
+        if dropped:
+            break
+    return decisions
+
+
+def _ingest(lookup: Lookup, told: Explanation) -> Mapping[str, Any]:
+    document = told.document or {}
+    return {
+        "measure": "n_chars",
+        "score": document["n_chars"],
+        "threshold": lookup.setting("ingest.min_chars"),
+        "detail": "characters of the normalized text; the threshold is the least that is kept",
+    }
+
+
+def _exact(lookup: Lookup, told: Explanation) -> Mapping[str, Any]:
+    keeper = told.keeper
+    if keeper is None or keeper["kind"] != "exact":
+        others = sum(row["kind"] == "exact" for row in told.lost_to_it)
+        return {"detail": f"{told.n_lost_to_it} equal documents lost to it" if others else "unique"}
+    name = "another corpus" if keeper["id"] is None else f"{keeper['source']} {keeper['id']}"
+    return {
+        "measure": "jaccard",
+        "score": keeper["jaccard"],
+        "threshold": 1.0,
+        "detail": f"lost to {name} in a cluster of {keeper['cluster_size']}",
+    }
+
+
+def _encode(lookup: Lookup, told: Explanation) -> Mapping[str, Any]:
+    return {
+        "measure": "n_tokens",
+        "score": told.n_tokens,
+        "threshold": 1,
+        "detail": "tokens; the threshold is the least that is kept",
+    }
+
+
+def _pack(lookup: Lookup, told: Explanation) -> Mapping[str, Any]:
+    long, pieces = lookup.setting("pack.long"), len(told.placements)
+    return {
+        "measure": "n_tokens",
+        "score": told.n_tokens,
+        "threshold": lookup.setting("pack.seq_len"),
+        "detail": f"tokens and seq_len; long = {long!r}; in {pieces} pieces",
+    }
+
+
+_MEASURES: Mapping[str, Callable[[Lookup, Explanation], Mapping[str, Any]]] = {
+    "ingest": _ingest,
+    "dedupe.exact": _exact,
+    "encode": _encode,
+    "pack": _pack,
+}
+"""Stage -> what it measured, as fields of :class:`Decision`; a stage not named only decides."""

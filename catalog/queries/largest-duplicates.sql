@@ -1,0 +1,6 @@
+-- The 20 largest groups of duplicates, with the document that was kept
+SELECT kind, any_value(cluster_size) AS cluster_size, count(*) AS removed, k.source, k.id, keeper_uid
+FROM duplicates LEFT JOIN documents k ON k.doc_uid = keeper_uid
+GROUP BY kind, keeper_uid, k.source, k.id
+ORDER BY removed DESC, keeper_uid
+LIMIT 20
