@@ -268,8 +268,11 @@ def _moved(group: pa.Table, moves: pa.Table) -> pa.Table:
     offsets, values = lists.offsets.to_numpy().astype(np.int64), lists.values.to_numpy()
     all_uids = moves["doc_uid"].to_numpy()
     low, high = np.searchsorted(all_uids, [uids[0], uids[-1] + 1])
+    place = np.searchsorted(uids, all_uids[low:high])
+    found = uids[place] == all_uids[low:high]
     mine = moves.slice(low, high - low)
-    place = np.searchsorted(uids, mine["doc_uid"].to_numpy())
+    if not found.all():
+        mine, place = mine.filter(pa.array(found)), place[found]
     start = offsets[place] + mine["token_start"].to_numpy()
     end = offsets[place] + mine["token_end"].to_numpy()
     goes_on = end < offsets[place + 1]

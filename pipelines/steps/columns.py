@@ -23,11 +23,13 @@ def write_table(path: Path, table: pa.Table, *, kind: str = "data") -> FileEntry
     return FileEntry.of(path, rows=len(table), kind=kind)
 
 
-def row_groups(path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the row groups of a Parquet file, some columns of them."""
+def row_groups(path: Path, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+    """Yield the row groups of a Parquet file, some columns of them (all for None)."""
     with pq.ParquetFile(path, memory_map=True) as file:
         for number in range(file.num_row_groups):
-            yield file.read_row_group(number, columns=list(columns), use_threads=False)
+            yield file.read_row_group(
+                number, columns=None if columns is None else list(columns), use_threads=False
+            )
 
 
 def uid_partition(shard: npt.NDArray[np.int64], partitions: int) -> npt.NDArray[np.int64]:

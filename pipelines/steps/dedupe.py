@@ -77,7 +77,7 @@ class ExactDedupeStage(Stage):
     def _by_hash(self, task: Task) -> Partitioned:
         rank = {name: place for place, name in enumerate(task.shared["sources"])}
         path = Path(task.payload)
-        overlay = id_overlay(task.corpus, int(path.name[:10], 16))
+        overlay = id_overlay(task.corpus, path)
         tables = []
         for group in row_groups(path, _COLUMNS):
             live = apply_ids(group.filter(pc.is_null(group["reason"])), overlay)

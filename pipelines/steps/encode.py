@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pipelines.artifacts import FileEntry, fingerprint
 from pipelines.corpus import Corpus
 from pipelines.steps.columns import row_groups
-from pipelines.steps.removed import Rows, kept_rows, removed_by_shard
+from pipelines.steps.removed import Uids, kept_rows, removed_by_file
 from pipelines.steps.stage import Apply, Stage, settings_json
 from pipelines.tasks import Phase, Result, Task, Work
 from transforms.tokenize.encoder import Encoded, Encoder, load_encoder, with_special_tokens
@@ -56,7 +56,7 @@ class EncodeStage(Stage):
         return corpora | "Encode" >> Phase("Encode", self._tasks, self._encode, self._finish)
 
     def _tasks(self, corpus: Corpus) -> list[Task]:
-        removed = removed_by_shard(corpus)
+        removed = removed_by_file(corpus)
         tokenizer = corpus.manifest("tokenizer")
         [model] = tokenizer.entries("tokenizer")
         artifact = self.fingerprint(corpus)
@@ -131,14 +131,15 @@ class EncodeStage(Stage):
             return _loaded[key]
 
     def _documents(
-        self, path: str, removed: Rows | None, known: str | None, encoder: Encoder
+        self, path: str, removed: Uids | None, known: str | None, encoder: Encoder
     ) -> Iterator[pa.Table]:
         """Yield the tokens of a shard, one table per row group of its text."""
         earlier = _Earlier(known)
         bos = encoder.bos_id if self.settings.bos else None
         eos = encoder.eos_id if self.settings.eos else None
         for group in row_groups(Path(path), ("doc_uid", "domain", "reason", "text")):
-            kept = group.filter(kept_rows(group, removed)).combine_chunks()
+            # Small source files share a shard file in the order of their paths.
+            kept = group.filter(kept_rows(group, removed)).sort_by("doc_uid").combine_chunks()
             uids = kept["doc_uid"].to_numpy()
             reused = earlier.find(uids)
             missing = reused < 0
@@ -164,6 +165,7 @@ class _Earlier:
     def __init__(self, path: str | None) -> None:
         columns = ["doc_uid", "input_ids"]
         table = pq.read_table(path, columns=columns, use_threads=False) if path else None
+        table = table.sort_by("doc_uid") if table is not None else None
         self.uids = table["doc_uid"].to_numpy() if table is not None else np.empty(0, np.int64)
         self._lists = table["input_ids"].combine_chunks() if table is not None else None
 

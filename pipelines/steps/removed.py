@@ -1,6 +1,7 @@
 """Which documents of a shard earlier stages removed."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -9,24 +10,26 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipelines.corpus import Corpus
+from pipelines.sources import MANY
 from transforms.ids import OVERLAY_SCHEMA
-from transforms.record import MAX_ROWS_PER_PART, ROW_BITS
+from transforms.record import ROW_BITS
 
 REMOVING_STAGES = ("dedupe.exact",)
 """Stages whose artifact lists removed documents in files sorted by ``doc_uid``."""
 
-Rows = npt.NDArray[np.int32]
+Uids = npt.NDArray[np.int64]
 
 
-def id_overlay(corpus: Corpus, shard: int | None = None) -> pa.Table:
-    """Return the new ids of documents that repeat one, of all shards or of one.
+def id_overlay(corpus: Corpus, file: Path | None = None) -> pa.Table:
+    """Return the new ids of documents that repeat one, of all documents or of one ingest file's.
 
     Columns as :data:`transforms.ids.OVERLAY_SCHEMA`, sorted by ``doc_uid``; a null id means that
     the document was rejected.
     """
     folder = corpus.folder("ingest")
     filters = None
-    if shard is not None:
+    if file is not None and not file.name.endswith(MANY):
+        shard = int(file.name[:10], 16)
         low, high = shard << ROW_BITS, (shard + 1) << ROW_BITS
         filters = [("doc_uid", ">=", low), ("doc_uid", "<", high)]
     tables = [OVERLAY_SCHEMA.empty_table()]
@@ -35,22 +38,35 @@ def id_overlay(corpus: Corpus, shard: int | None = None) -> pa.Table:
     return pa.concat_tables(tables).sort_by("doc_uid")
 
 
-def removed_by_shard(corpus: Corpus) -> dict[str, Rows]:
-    """Return the removed rows of every ingest file that has some, ascending, by file name.
+def removed_by_file(corpus: Corpus) -> dict[str, Uids]:
+    """Return the removed documents of every ingest file that has some, ascending, by file name.
 
-    Reads one narrow file at a time; memory is the removed rows, 4 bytes each.
+    Reads one narrow file at a time; memory is the removed addresses, 8 bytes each.
     """
-    found: dict[int, list[Rows]] = {}
+    by_shard: dict[int, list[Uids]] = {}
     for uids in _removed(corpus):
         shards, starts = np.unique(uids >> ROW_BITS, return_index=True)
-        rows = (uids & (MAX_ROWS_PER_PART - 1)).astype(np.int32)
-        for shard, part in zip(shards.tolist(), np.split(rows, starts[1:]), strict=True):
-            found.setdefault(shard, []).append(part)
-    names = {int(e.name[:10], 16): e.name for e in corpus.manifest("ingest").entries()}
-    return {names[shard]: np.unique(np.concatenate(parts)) for shard, parts in found.items()}
+        for shard, part in zip(shards.tolist(), np.split(uids, starts[1:]), strict=True):
+            by_shard.setdefault(shard, []).append(part)
+    found = {}
+    folder = corpus.folder("ingest")
+    for entry in corpus.manifest("ingest").entries():
+        shards = shards_of(folder / entry.name)
+        parts = [part for shard in shards for part in by_shard.get(shard, [])]
+        if parts:
+            found[entry.name] = np.unique(np.concatenate(parts))
+    return found
 
 
-def _removed(corpus: Corpus) -> Iterator[npt.NDArray[np.int64]]:
+def shards_of(path: Path) -> list[int]:
+    """Return the shard numbers of an ingest file: one, or those of many small source files."""
+    if not path.name.endswith(MANY):
+        return [int(path.name[:10], 16)]
+    uids = pq.read_table(path, columns=["doc_uid"], use_threads=False)["doc_uid"].to_numpy()
+    return np.unique(uids >> ROW_BITS).tolist()  # type: ignore[no-any-return]
+
+
+def _removed(corpus: Corpus) -> Iterator[Uids]:
     """Yield sorted addresses of removed documents, file by file."""
     overlay = id_overlay(corpus)
     rejected = overlay.filter(pc.is_null(overlay["id"]))["doc_uid"].to_numpy()
@@ -65,15 +81,14 @@ def _removed(corpus: Corpus) -> Iterator[npt.NDArray[np.int64]]:
                     yield table["doc_uid"].to_numpy()
 
 
-def kept_rows(group: pa.Table, removed: Rows | None) -> pa.Array:
+def kept_rows(group: pa.Table, removed: Uids | None) -> pa.Array:
     """Return the mask of the documents that no stage has dropped so far.
 
     Args:
         group: rows of an ingest file with ``doc_uid`` and ``reason``.
-        removed: removed rows of the file, or None.
+        removed: addresses of the file's removed documents, or None.
     """
     kept = pc.is_null(group["reason"]).to_numpy()
     if removed is not None and len(removed):
-        rows = group["doc_uid"].to_numpy() & (MAX_ROWS_PER_PART - 1)
-        kept = kept & ~np.isin(rows, removed)
+        kept = kept & ~np.isin(group["doc_uid"].to_numpy(), removed)
     return pa.array(kept)

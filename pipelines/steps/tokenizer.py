@@ -12,7 +12,7 @@ import pyarrow as pa
 from pipelines.artifacts import FileEntry, Receipt, file_sha256, fingerprint, write_atomically
 from pipelines.corpus import Corpus
 from pipelines.steps.columns import row_groups
-from pipelines.steps.removed import kept_rows, removed_by_shard
+from pipelines.steps.removed import kept_rows, removed_by_file
 from pipelines.steps.stage import Apply, Stage, settings_json
 from pipelines.tasks import Clock, Phase, Result, Task, Work, record_cost
 from transforms.record import RecordError
@@ -69,7 +69,7 @@ class TokenizerStage(Stage):
         if self.model is not None:
             return []
         ingest = corpus.manifest("ingest")
-        removed = removed_by_shard(corpus)
+        removed = removed_by_file(corpus)
         total = max(1, ingest.counters.get("bytes", 1))
         rate = min(1.0, self.settings.sample_mib * (1 << 20) / total)
         return [
