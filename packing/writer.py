@@ -87,8 +87,10 @@ class RowFileWriter:
                 the group is written. The message names document, value and remedy.
         """
         check_rows(group, self.info, self.longest)
+        if not group.n_rows:
+            return
         table = rows_table(group)
-        self._writer.write_table(table, row_group_size=max(len(table), 1))
+        self._writer.write_table(table, row_group_size=len(table))
         self.rows += len(table)
 
     def close(self) -> None:

@@ -1,0 +1,235 @@
+"""Proves that documents are whole: every token of what was selected, once per copy, as encoded."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from packing.findings import Findings
+from packing.format import DatasetInfo, DatasetManifest, ShardError, load_manifest
+from packing.rows import offsets_of
+from packing.verify_pieces import Digest, Pieces, PieceStore, fail, prove_joins
+
+
+@dataclass(frozen=True)
+class _Documents:
+    """Some encoded documents in the order of their address, the selected ones only."""
+
+    uid: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+    """[d + 1] first token of each document."""
+    tokens: npt.NDArray[np.int32]
+    domain: npt.NDArray[np.int16]
+    """[d] index into the dataset's domain names, -1 for another name; empty where unknown."""
+
+
+def prove_documents(
+    findings: Findings,
+    folder: Path,
+    manifest: DatasetManifest,
+    info: DatasetInfo,
+    store: PieceStore,
+) -> None:
+    """Judge every document by all its pieces, and by the tokens artifact where it is found.
+
+    Args:
+        findings: takes the results.
+        folder: the dataset's folder.
+        manifest: its manifest, whose parents are looked for beside the folder.
+        info: its description.
+        store: all pieces.
+    """
+    store.seal()
+    documents = 0
+    missing = _Parents(folder, manifest)
+    encode = missing.find("encode")
+    pack = missing.find("pack")
+    if encode is None or pack is None:
+        absent = "encode" if encode is None else "pack"
+        reason = f"{missing.path(absent)} is not there"
+        for check in (
+            "every selected token is placed once per copy",
+            "tokens are those of the tokens artifact",
+            "domains are those of the tokens artifact",
+        ):
+            findings.cannot(check, reason)
+        for first, stop in store.ranges():
+            documents += prove_joins(findings, store.of(first, stop), info)
+        findings.counts["documents"] = documents
+        return
+    if "mixture" in manifest.parents:
+        findings.cannot(
+            "every selected token is placed once per copy",
+            "the number of copies that the mixture asks for was not compared",
+        )
+    try:
+        dropped = _dropped(pack)
+        before = 0
+        for found, last in _encoded(encode, dropped, info):
+            pieces = store.of(before, last + 1)
+            before = last + 1
+            documents += prove_joins(findings, pieces, info)
+            _prove_tokens(findings, pieces, found)
+        rest = store.of(before, np.iinfo(np.int64).max)
+        documents += prove_joins(findings, rest, info)
+        _report_strangers(findings, rest)
+    except (ShardError, OSError, pa.ArrowException) as error:
+        findings.fail("tokens are those of the tokens artifact", f"{encode}: {error}")
+    findings.counts["documents"] = documents
+
+
+class _Parents:
+    """The artifacts a dataset was made from, found beside it."""
+
+    def __init__(self, folder: Path, manifest: DatasetManifest) -> None:
+        self._folder = folder
+        self._manifest = manifest
+
+    def path(self, stage: str) -> Path:
+        """Return where the artifact of a stage should lie."""
+        mark = self._manifest.parents.get(stage, "unknown")
+        return self._folder.parent / f"{stage}-{mark[:12]}"
+
+    def find(self, stage: str) -> Path | None:
+        """Return the artifact's folder, or None where it is not there or another."""
+        path = self.path(stage)
+        try:
+            found = load_manifest(str(path))
+        except ShardError:
+            return None
+        return path if found.fingerprint == self._manifest.parents.get(stage) else None
+
+
+def _prove_tokens(findings: Findings, pieces: Pieces, documents: _Documents) -> None:
+    """Compare pieces with the encoded documents of the same range of addresses."""
+    at = np.searchsorted(documents.uid, pieces["uid"])
+    known = at < len(documents.uid)
+    known[known] = documents.uid[at[known]] == pieces["uid"][known]
+    _report_strangers(findings, pieces[~known])
+    pieces, at = pieces[known], at[known]
+    n_tokens = np.diff(documents.offsets)
+    end = pieces["offset"].astype(np.int64) + pieces["length"]
+    complete = np.zeros(len(documents.uid), np.bool_)
+    complete[at[end == n_tokens[at]]] = True
+    for place in np.flatnonzero(~complete)[:1]:
+        findings.fail(
+            "every selected token is placed once per copy",
+            f"document {documents.uid[place]} of {n_tokens[place]} tokens is not placed to its end",
+            int((~complete).sum()),
+        )
+    ends = np.append(pieces["uid"][1:] != pieces["uid"][:-1], True) if len(pieces) else end == 0
+    if len(pieces):
+        ends[:-1] |= pieces["copy"][1:] != pieces["copy"][:-1]
+    fail(
+        findings,
+        "every selected token is placed once per copy",
+        (end > n_tokens[at]) | (ends & (end != n_tokens[at])),
+        pieces,
+        lambda k: (
+            f"the pieces of copy {pieces['copy'][k]} end at token {end[k]} of {n_tokens[at[k]]}"
+        ),
+    )
+    inside = end <= n_tokens[at]
+    pieces, at = pieces[inside], at[inside]
+    fail(
+        findings,
+        "tokens are those of the tokens artifact",
+        _digests(pieces, at, documents) != pieces["digest"],
+        pieces,
+        lambda k: f"the piece at token {pieces['offset'][k]} holds other tokens",
+    )
+    if len(documents.domain):
+        fail(
+            findings,
+            "domains are those of the tokens artifact",
+            documents.domain[at] != pieces["domain"],
+            pieces,
+            lambda k: f"domain {pieces['domain'][k]}, expected {documents.domain[at[k]]}",
+        )
+
+
+def _digests(
+    pieces: Pieces, at: npt.NDArray[np.int64], documents: _Documents
+) -> npt.NDArray[np.uint64]:
+    """Return the digests that the pieces should have by the encoded tokens."""
+    length = pieces["length"].astype(np.int64)
+    start = documents.offsets[at] + pieces["offset"]
+    place = np.repeat(start - offsets_of(length)[:-1], length)
+    place += np.arange(len(place))
+    return Digest()(documents.tokens[place], length)
+
+
+def _report_strangers(findings: Findings, pieces: Pieces) -> None:
+    """Record pieces of documents that were not selected."""
+    if len(pieces):
+        findings.fail(
+            "every selected token is placed once per copy",
+            f"document {pieces['uid'][0]} in row {pieces['row'][0]} was not selected, or is not "
+            "in the tokens artifact",
+            len(np.unique(pieces["uid"])),
+        )
+
+
+def _dropped(pack: Path) -> npt.NDArray[np.int64]:
+    """Return the documents that the packer dropped, sorted."""
+    tables = [
+        pq.read_table(path, columns=["doc_uid"], use_threads=False)["doc_uid"].to_numpy()
+        for path in sorted(pack.glob("drops-*.parquet"))
+    ]
+    return np.sort(np.concatenate([np.empty(0, np.int64), *tables]))
+
+
+def _encoded(
+    encode: Path, dropped: npt.NDArray[np.int64], info: DatasetInfo
+) -> Iterator[tuple[_Documents, int]]:
+    """Give the selected documents of the tokens artifact, and the last address looked at."""
+    number = {name: place for place, name in enumerate(info.domains)}
+    last = -1
+    for entry in sorted(load_manifest(str(encode)).files, key=lambda f: f.name):
+        path = f"{encode}{os.sep}{entry.name}"
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+        names = [n for n in ("doc_uid", "input_ids", "domain") if n in file.schema_arrow.names]
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group, columns=names, use_threads=False).combine_chunks()
+            uid = table["doc_uid"].to_numpy()
+            if not len(uid):
+                continue
+            if uid[0] <= last or (np.diff(uid) <= 0).any():
+                raise ShardError(f"{path}: documents are not in the order of their address")
+            last = int(uid[-1])
+            yield _selected(table, uid, dropped, number), last
+
+
+def _selected(
+    table: pa.Table,
+    uid: npt.NDArray[np.int64],
+    dropped: npt.NDArray[np.int64],
+    number: dict[str, int],
+) -> _Documents:
+    """Return the documents of a table that should be in the dataset."""
+    lists = table["input_ids"].combine_chunks()
+    lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    at = np.searchsorted(dropped, uid)
+    gone = at < len(dropped)
+    gone[gone] = dropped[at[gone]] == uid[gone]
+    keep = ~gone & (np.diff(offsets) > 0)
+    kept_tokens = np.repeat(keep, np.diff(offsets))
+    domain = np.empty(0, np.int16)
+    if "domain" in table.column_names:
+        coded = table["domain"].combine_chunks()
+        coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
+        coded = coded.dictionary_encode()
+        codes = [number.get(name, -1) for name in coded.dictionary.to_pylist()]
+        domain = np.array(codes, np.int16)[coded.indices.to_numpy(zero_copy_only=False)][keep]
+    return _Documents(
+        uid[keep],
+        offsets_of(np.diff(offsets)[keep]),
+        lists.values.to_numpy()[offsets[0] : offsets[-1]][kept_tokens],
+        domain,
+    )
