@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
-import numba
 import numpy as np
 import numpy.typing as npt
 from annotated_types import Gt
 
 from packing.cost import ModelShape
+from packing.deal import deal_ranks, deal_slots, slot_shares
 from packing.format import ShardError
 from packing.lengths import taking_order
 from transforms.record import mix64
@@ -146,10 +146,10 @@ def deal_rows(
     """Deal rows, given in the order in which blocks are cut, to steps, slots and ranks.
 
     Inside a block: rows are sorted by cost and cut into slots; each slot, heaviest first, goes to
-    the step with the least work that still wants one (longest processing time first), weighed
-    against the step's distance from the block's mixture of domains; the rows of a slot go to its
-    ranks one by one, the heaviest to the rank with the least work so far; the steps are numbered
-    in seeded order.
+    the step with the least work that still wants one (longest processing time first), and slots of
+    similar cost are swapped where that brings steps nearer to equal work and to the block's mixture
+    of domains; the rows of a slot go to its ranks one by one, the heaviest to the rank with the
+    least work so far; the steps are numbered in seeded order.
 
     Args:
         rows: indices into the other arrays, int64[r]; rows that are not named are left out.
@@ -175,14 +175,12 @@ def deal_rows(
     places = np.full((steps + 1) * batch, -1, dtype=np.int64)
     for first, end in pairwise(bounds):
         block = rows[first * batch : end * batch]
-        keys = (-cost[block],) if n_tokens is None else (n_tokens[block], -cost[block])
-        block = block[np.lexsort(keys)]
-        kinds = np.zeros(len(block), dtype=np.int16) if domain is None else domain[block]
+        if not len(block):
+            continue
         number = taking_order(mix64(np.arange(first, end), seed + 1))
-        at = np.empty(len(block), dtype=np.int64)
-        slots, ranks, turns = settings.slots_per_step, settings.dp, settings.micro_batch
-        _deal_block(cost[block], kinds, number, slots, ranks, turns, at)
-        places[first * batch + at] = block
+        tokens = None if n_tokens is None else n_tokens[block]
+        kinds = np.zeros(len(block), dtype=np.int16) if domain is None else domain[block]
+        places[first * batch + _deal_block(cost[block], tokens, kinds, number, settings)] = block
     # Only the last slot of the short step can have places that nobody took.
     place = np.flatnonzero(places >= 0)
     return StepPlan(
@@ -191,6 +189,28 @@ def deal_rows(
         (place % batch // settings.slot_rows).astype(np.int32),
         (place % settings.slot_rows // settings.micro_batch).astype(np.int32),
     )
+
+
+def _deal_block(
+    cost: npt.NDArray[np.float64],
+    n_tokens: npt.NDArray[np.int32] | None,
+    domain: npt.NDArray[np.int16],
+    number: npt.NDArray[np.int64],
+    settings: BalanceSettings,
+) -> npt.NDArray[np.int64]:
+    """Return the place of each row of one block, counted as if every slot were full.
+
+    ``number`` holds the number of each step within the block.
+    """
+    by_cost = np.lexsort((-cost,) if n_tokens is None else (n_tokens, -cost))
+    cost, domain = cost[by_cost], domain[by_cost]
+    slots, dp, micro_batch = settings.slots_per_step, settings.dp, settings.micro_batch
+    work, excess = slot_shares(cost, domain, settings.slot_rows, len(number))
+    step_of = deal_slots(work, excess, len(number), slots)
+    sorted_place, place = np.empty_like(by_cost), np.empty_like(by_cost)
+    deal_ranks(cost, step_of, number, slots, dp, micro_batch, sorted_place)
+    place[by_cost] = sorted_place
+    return place
 
 
 def _check(
@@ -212,58 +232,27 @@ def _check(
         )
 
 
-@numba.njit(cache=True, nogil=True)
-def _deal_block(cost, domain, number, slots_per_step, dp, micro_batch, at):  # type: ignore[no-untyped-def]
-    """Deal the rows of one block, heaviest first, to places of its steps.
+def imbalance(cost: npt.NDArray[np.float64], settings: BalanceSettings) -> tuple[float, float]:
+    """Return how much longer ranks take than with equal work: 1.0 is perfect.
+
+    Mean over full steps of the slowest rank's work over the mean rank's: once with one
+    synchronization a step (plain data parallel), once with one a slot (parameters gathered for each
+    micro-batch, as sharded data parallel does).
 
     Args:
-        cost: float64[n], descending; at most len(number) full steps of rows.
-        domain: int16[n], from 0.
-        number: number of each step within the block, int64[steps].
-        slots_per_step: slots of a full step.
-        dp: ranks.
-        micro_batch: rows of a rank in a slot.
-        at: receives the place of each row, counted over the block as if every slot were full.
+        cost: cost of the row at each place of a plan, float64[r].
+        settings: ranks and batch of that plan.
+
+    Returns:
+        (a step, a slot); both NaN when there is no full step.
     """
-    steps = len(number)
-    slot_rows = dp * micro_batch
-    n = len(cost)
-    domains = 1 + max(0, domain.max()) if n else 1
-    mean_load = 0.0
-    mixture = np.zeros(domains)
-    for i in range(n):
-        mean_load += cost[i] / steps
-        mixture[domain[i]] += slot_rows / n
-    slots = np.zeros(steps, dtype=np.int64)
-    load = np.zeros(steps)
-    rank_load = np.zeros((steps, dp))
-    excess = np.zeros((steps, domains))  # rows beyond the mixture, in slots
-    for first in range(0, n, slot_rows):
-        end = min(n, first + slot_rows)
-        slot_cost = 0.0
-        own = -mixture / slot_rows
-        for i in range(first, end):
-            slot_cost += cost[i] / mean_load
-            own[domain[i]] += 1 / slot_rows
-        best = -1
-        least = np.inf
-        for s in range(steps):
-            if slots[s] < slots_per_step:
-                # What the sums of squares of load and of excess over all steps grow by.
-                growth = slot_cost * load[s]
-                for d in range(domains):
-                    growth += own[d] * excess[s, d] / slots_per_step**2
-                if growth < least:
-                    best = s
-                    least = growth
-        base = (number[best] * slots_per_step + slots[best]) * slot_rows
-        slots[best] += 1
-        load[best] += slot_cost
-        excess[best] += own
-        for turn in range(-(-(end - first) // dp)):
-            lightest = np.argsort(rank_load[best], kind="mergesort")
-            for j in range(min(dp, end - first - turn * dp)):
-                i = first + turn * dp + j
-                rank = lightest[j]
-                at[i] = base + rank * micro_batch + turn
-                rank_load[best, rank] += cost[i]
+    full = len(cost) - len(cost) % settings.global_batch
+    if not full:
+        return float("nan"), float("nan")
+    each = (
+        cost[:full].reshape(-1, settings.slots_per_step, settings.dp, settings.micro_batch).sum(3)
+    )
+    by_rank = each.sum(1)
+    a_step = (by_rank.max(1) / by_rank.mean(1)).mean()
+    a_slot = (each.max(2).sum(1) / each.mean(2).sum(1)).mean()
+    return float(a_step), float(a_slot)
