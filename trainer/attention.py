@@ -6,6 +6,7 @@ never with the square of the row.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -28,10 +29,8 @@ def document_attention(q: Tensor, k: Tensor, v: Tensor, boundaries: Sequence[int
     if not _groups_natively(q):
         groups = q.shape[1] // k.shape[1]
         k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
-    lengths = [
-        end - start for start, end in zip(boundaries, boundaries[1:], strict=False) if end > start
-    ]
-    parts = zip(q.split(lengths), k.split(lengths), v.split(lengths), strict=True)
+    lengths = [end - start for start, end in pairwise(boundaries) if end > start]
+    parts = zip(*(torch.split(x, lengths) for x in (q, k, v)), strict=True)
     return torch.cat([_attend(*part) for part in parts])
 
 
@@ -42,8 +41,7 @@ def _groups_natively(q: Tensor) -> bool:
 
 def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Attend causally over one document, all arguments [tokens, heads, head_dim]."""
-    heads_first = (x.transpose(0, 1).unsqueeze(0) for x in (q, k, v))
-    out = functional.scaled_dot_product_attention(
-        *heads_first, is_causal=True, enable_gqa=q.shape[1] != k.shape[1]
-    )
+    grouped = q.shape[1] != k.shape[1]
+    q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (q, k, v))
+    out = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
     return out.squeeze(0).transpose(0, 1)

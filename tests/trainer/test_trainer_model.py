@@ -1,6 +1,7 @@
 """The decoder over packed rows against documents on their own, and against plain formulas."""
 
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_isolation_is_exactly_zero(dtype):
     tokens, positions, boundaries, _, _ = packed()
     with torch.no_grad():
         before = model.logits(model(tokens, positions, boundaries))
-        for start, end in zip(boundaries, boundaries[1:], strict=False):
+        for start, end in pairwise(boundaries):
             changed = tokens.clone()
             changed[start:end] = (changed[start:end] + 7) % SHAPE.vocab
             after = model.logits(model(changed, positions, boundaries))
@@ -80,7 +81,7 @@ def test_packed_row_equals_documents_alone(tied):
     loss = together.loss_sum(tokens, positions, boundaries, labels, weights)
     loss.backward()
     total = torch.zeros((), dtype=torch.float64)
-    for start, end in zip(boundaries, boundaries[1:], strict=False):
+    for start, end in pairwise(boundaries):
         part = slice(start, end)
         one = alone.loss_sum(
             tokens[part], positions[part], [0, end - start], labels[part], weights[part]

@@ -1,0 +1,7 @@
+"""``python -m trainer CONFIG.toml``."""
+
+import sys
+
+from trainer.cli import main
+
+sys.exit(main())

@@ -1,0 +1,77 @@
+"""``python -m trainer CONFIG.toml``: exit codes and the lines around a run.
+
+Exit codes: 0 finished or stopped with a checkpoint, 1 the training failed, 2 configuration or
+usage, 3 the dataset, 4 storage or lock.
+"""
+
+import argparse
+import contextlib
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from packing.format import ShardError
+from trainer.config import ConfigError, TrainerConfig, load_config
+from trainer.stopping import StopRequest, StorageError, only_run_in
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train as a configuration says and return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m trainer",
+        description="Train a model on a packed dataset. Started again, a run goes on from its "
+        "newest checkpoint. Several processes: torchrun --nproc-per-node N -m trainer CONFIG.toml",
+    )
+    parser.add_argument("config", metavar="CONFIG.toml", type=Path)
+    path: Path = parser.parse_args(arguments).config
+    try:
+        with StopRequest() as stop:
+            return _train(path, load_config(path), stop)
+    except ConfigError as error:
+        return _fail(2, error)
+    except ShardError as error:
+        return _fail(3, error)
+    except (StorageError, OSError) as error:
+        return _fail(4, error)
+
+
+def _train(path: Path, config: TrainerConfig, stop: StopRequest) -> int:
+    # Loaded late: a mistake in the configuration is told at once.
+    from trainer.checkpoint import CheckpointError
+    from trainer.loop import TrainingError, train
+    from trainer.progress import Progress
+    from trainer.ranks import DeviceError, Ranks
+
+    try:
+        ranks = Ranks(config.device)
+    except DeviceError as error:
+        return _fail(2, error)
+    progress = Progress(config.training.steps, silent=not ranks.is_first)
+    try:
+        with only_run_in(Path(config.out)) if ranks.is_first else contextlib.nullcontext():
+            outcome = train(config, ranks, progress, stop)
+    except CheckpointError as error:
+        return _fail(2, error)
+    except TrainingError as error:
+        return _fail(1, error)
+    finally:
+        ranks.close()
+    again = shlex.join(["drystone", "train", str(path)])
+    if not outcome.finished:
+        progress.say(f"stopped after {outcome.step} of {config.training.steps} steps")
+        progress.say(f"next: {again}")
+        return 0
+    progress.say(f"done: {Path(config.out) / 'metrics.jsonl'}, checkpoint-{outcome.step} beside it")
+    if outcome.run is not None:
+        query = "select * from training order by step desc limit 5"
+        workdir = str(outcome.run.parent.parent)
+        progress.say(f"next: {shlex.join(['drystone', 'query', query, '--workdir', workdir])}")
+    else:
+        progress.say(f"next: raise training.steps and {again}")
+    return 0
+
+
+def _fail(code: int, error: Exception) -> int:
+    print(error, file=sys.stderr)  # noqa: T201
+    return code
