@@ -9,12 +9,14 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from pipelines.artifacts import FileEntry, Receipt, Workdir, fingerprint
+from pipelines.artifacts import Receipt, Workdir, fingerprint
 from pipelines.barrier import Barrier
 from pipelines.corpus import Corpus
+from pipelines.formats.ingest import ingest_part
+from pipelines.parts import SourcePart, list_parts
 from pipelines.runners import ShuffleKind
 from pipelines.shuffle import Partition, Partitioned, Shuffle
-from pipelines.sources import SourcePart, SourceSettings, ingest_part, list_parts
+from pipelines.sources import SourceSettings
 from pipelines.steps.columns import partitions_for, row_groups, split, write_table
 from pipelines.steps.stage import Apply, Stage, settings_json
 from pipelines.tasks import ListTasks, Phase, Result, Task, Work, dealt
@@ -73,7 +75,7 @@ class IngestStage(Stage):
             stage,
             inputs=_inputs_of(parts),
             parts=len(parts),
-            size=sum(part.size for part in parts),
+            size=sum(file.size for part in parts for file in part.files if part.part == 0),
         )
 
     def list_parts(self, store: Workdir) -> list[SourcePart]:
@@ -142,7 +144,7 @@ class IngestStage(Stage):
                 stage=self.name,
                 artifact=artifact,
                 payload=(part, sources[part.source]),
-                weight=part.size,
+                weight=part.weight,
             )
             for part in parts
         ]
@@ -150,11 +152,7 @@ class IngestStage(Stage):
     def _ingest(self, task: Task) -> Work:
         part, source = task.payload
         result = ingest_part(part, source, self.settings, task.folder, task.fingerprint[:12])
-        files = [
-            FileEntry(file.name, file.rows, file.bytes, file.sha256, kind=file.kind)
-            for file in result.files
-        ]
-        return Work(files, dict(result.counters))
+        return Work(result.files, dict(result.counters))
 
     def _ingested(self, corpus: Corpus, results: list[Result]) -> Ingested:
         return Ingested(corpus, tuple(result.receipt for result in results))

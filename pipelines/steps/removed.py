@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipelines.corpus import Corpus
-from pipelines.sources import MANY
+from pipelines.parts import MANY
 from transforms.ids import OVERLAY_SCHEMA
 from transforms.record import ROW_BITS
 
