@@ -12,7 +12,7 @@ what it needs as one file.
 import os
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -231,10 +231,7 @@ class PackedReader:
         """
         slots = self._schedule.slots(step, rank, world)
         with self._lock:
-            if self._held_for != (rank, world):
-                self._groups.clear()
-                self._held_for = (rank, world)
-                self._owned = self._schedule.owned(rank, world)
+            self._hold(rank, world)
             return [
                 MicroBatch.of(
                     self._read(rows),
@@ -247,6 +244,25 @@ class PackedReader:
                 )
                 for slot, rows, cp in slots
             ]
+
+    def rows(self, row_ids: Sequence[int]) -> MicroBatch:
+        """Return rows by their numbers, whatever step they are trained in.
+
+        Raises:
+            ShardError: there is no such row, or a shard is damaged.
+        """
+        wanted = np.array(row_ids, np.int64)
+        order = np.argsort(self._row_id, kind="stable")
+        at = np.minimum(np.searchsorted(self._row_id, wanted, sorter=order), self.n_rows - 1)
+        unknown = wanted[self._row_id[order[at]] != wanted] if self.n_rows else wanted
+        if len(unknown):
+            raise ShardError(
+                f"{self.folder.path}: no row {unknown[0]}; it has {self.n_rows} rows, numbered "
+                f"{self._row_id.min(initial=0)} to {self._row_id.max(initial=0)}"
+            )
+        with self._lock:
+            self._hold(0, 1)
+            return MicroBatch.of(self._read(order[at]), seq_len=self.seq_len, pad_id=self.pad_id)
 
     def steps(
         self,
@@ -305,6 +321,13 @@ class PackedReader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _hold(self, rank: int, world: int) -> None:
+        """Remember whose rows decoded groups are kept for."""
+        if self._held_for != (rank, world):
+            self._groups.clear()
+            self._held_for = (rank, world)
+            self._owned = self._schedule.owned(rank, world)
 
     def _walk(
         self, state: ReaderState, epochs: int | None

@@ -28,7 +28,7 @@ from packing.format import (
 )
 from packing.rows import LossSpans, RowGroup
 
-__all__ = ["LossSpans", "RowFileWriter", "RowGroup", "write_plan"]
+__all__ = ["LossSpans", "RowFileWriter", "RowGroup", "published", "write_plan"]
 
 _ENCODINGS = {
     "row_id": "DELTA_BINARY_PACKED",
@@ -155,13 +155,27 @@ def write_plan(
         slots_per_step=slots_per_step,
         horizon=horizon,
     )
-    temporary = _beside(target)
-    with _removed_on_error(temporary):
-        with pq.ParquetWriter(temporary, PLAN_SCHEMA, **_COMMON) as writer:
-            writer.add_key_value_metadata({**info.to_metadata(), **plan.to_metadata()})
-            writer.write_table(table, row_group_size=1 << 20)
-        _publish(temporary, target)
+    with (
+        published(target) as temporary,
+        pq.ParquetWriter(temporary, PLAN_SCHEMA, **_COMMON) as writer,
+    ):
+        writer.add_key_value_metadata({**info.to_metadata(), **plan.to_metadata()})
+        writer.write_table(table, row_group_size=1 << 20)
     return plan
+
+
+@contextlib.contextmanager
+def published(path: Path) -> Iterator[Path]:
+    """Give a name beside ``path`` to write to; what was written there becomes ``path``.
+
+    On an error nothing is left behind, and what was there before stays.
+    """
+    temporary = _beside(path)
+    try:
+        yield temporary
+        _publish(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def rows_table(group: RowGroup) -> pa.Table:
@@ -220,15 +234,6 @@ def _loss_spans(group: RowGroup) -> pa.Array:
 
 def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
-
-
-@contextlib.contextmanager
-def _removed_on_error(temporary: Path) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _publish(temporary: Path, path: Path) -> None:

@@ -1,0 +1,54 @@
+"""What every export reads: the rows of a dataset in the order of its plan."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from packing.format import PLAN_FILE, DatasetInfo, load_manifest
+from packing.rows import RowGroup
+from packing.schedule import load_plan
+from packing.shard import ShardFile
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What an export wrote, and what its format could not hold."""
+
+    format: str
+    files: tuple[Path, ...]
+    rows: int
+    tokens: int
+    lost: tuple[str, ...]
+    """What the format cannot hold, one sentence each; empty where nothing is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """An open dataset: its description, its plan, and its rows on demand."""
+
+    info: DatasetInfo
+    plan: pa.Table
+    """Columns as PLAN_SCHEMA, in the order of the rows."""
+    read: Callable[[], Iterator[RowGroup]]
+    """Reads the rows anew, group by group."""
+
+
+def open_dataset(folder: Path) -> Packed:
+    """Open a dataset for export.
+
+    Raises:
+        ShardError: it is unfinished or damaged.
+    """
+    manifest = load_manifest(str(folder))
+    plan = load_plan(str(folder / PLAN_FILE))
+
+    def read() -> Iterator[RowGroup]:
+        for entry in manifest.row_files:
+            file = ShardFile(str(folder / entry.name), str(folder / entry.name))
+            for number in range(file.n_groups):
+                yield file.read(number)
+            file.close()
+
+    return Packed(plan.dataset, plan.table, read)
