@@ -1,13 +1,36 @@
-"""Sources: which files a glob names, and how they divide into parts."""
+"""Sources: what a recipe says of them, and which files their globs name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import MinLen
 
+from pipelines.formats.find import FoundFile, find_files
+from pipelines.formats.stream import Compression
+from transforms.record import RecordError
+
+Format = Literal["jsonl", "parquet", "txt", "md"]
+
+DEFAULT_ID = "id"
+"""The id column of sources that name none; a record without it is named by its place."""
+
 RESERVED_COLUMNS = frozenset(
-    "doc_uid id source domain lang n_chars n_bytes exact_hash reason text source_path source_line".split()
+    [
+        "doc_uid",
+        "id",
+        "source",
+        "domain",
+        "lang",
+        "n_chars",
+        "n_bytes",
+        "exact_hash",
+        "reason",
+        "text",
+        "source_path",
+        "source_line",
+    ]
 )
 """Columns every ingested shard has; a source's own columns take other names."""
 
@@ -26,15 +49,16 @@ class SourceSettings:
     """Mixture domain of the documents; default: the source's name."""
     text: Annotated[str, MinLen(1)] = "text"
     """Column or key of the text."""
-    id: Annotated[str, MinLen(1)] = "id"
-    """Column or key of the id; a record without one is named `path#row`."""
+    id: Annotated[str, MinLen(1)] = DEFAULT_ID
+    """Column or key of the id; without an `id` a record is named `path#row` (from 1), without one
+    of another name it is rejected."""
     lang: Annotated[str, MinLen(1)] = "lang"
     """Column or key of the language."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """Further columns to keep: name in the catalog = name in the input."""
-    format: Literal["jsonl", "parquet", "txt", "md"] | None = None
-    """Format of the files; default: by their suffix (`.jsonl`, `.jsonl.gz`, `.jsonl.zst`,
-    `.parquet`, `.txt`, `.md`)."""
+    format: Format | None = None
+    """Format of the files; default: by their suffix (`.jsonl`, `.parquet`, `.txt`, `.md`; with
+    `.gz` or `.zst` behind it, but for Parquet)."""
 
     def __post_init__(self) -> None:
         """Check the rules across fields.
@@ -53,3 +77,59 @@ class SourceSettings:
     def domain_name(self) -> str:
         """The mixture domain, the source's name where none is given."""
         return self.domain or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file of a source."""
+
+    source: str
+    path: str
+    """Absolute path or URL."""
+    relative: str
+    """Path below the fixed part of the source's glob, with forward slashes."""
+    size: int
+    """Bytes as stored."""
+    mtime_ns: int
+    format: Format
+    compression: Compression | None
+
+
+def list_files(source: SourceSettings) -> list[SourceFile]:
+    """Return the files of a source, sorted by their relative paths.
+
+    Raises:
+        RecordError: the glob names a folder or nothing, or a file of no known format.
+    """
+    found = find_files(source.path)
+    if not found:
+        raise RecordError(f"source {source.name!r}: {source.path} names no file; correct the path")
+    return [_source_file(source, file) for file in found]
+
+
+_SUFFIXES: dict[str, Format] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".txt": "txt",
+    ".md": "md",
+}
+_COMPRESSIONS: dict[str, Compression] = {".gz": "gz", ".zst": "zst"}
+
+
+def _source_file(source: SourceSettings, file: FoundFile) -> SourceFile:
+    """Tell format and compression of a file, by its suffixes or as the source says."""
+    stem = Path(file.relative)
+    compression = _COMPRESSIONS.get(stem.suffix.lower())
+    if compression:
+        stem = stem.with_suffix("")
+    form = source.format or _SUFFIXES.get(stem.suffix.lower())
+    if form is None or (form == "parquet" and compression):
+        known = ", ".join(_SUFFIXES)
+        raise RecordError(
+            f"source {source.name!r}: {file.path} has no suffix of a known format ({known}, all but "
+            ".parquet also with .gz or .zst); narrow the path or set format"
+        )
+    return SourceFile(
+        source.name, file.path, file.relative, file.size, file.mtime_ns, form, compression
+    )

@@ -36,6 +36,8 @@ class Reject:
     """One of a small set of short strings."""
     detail: str | None = None
     """What was found, with as much of it as helps."""
+    path: str | None = None
+    """Relative path of the file, where the part does not say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def make_documents(
     rejects: list[Reject] = []
     kept = None
     if settings.max_chars is not None:
-        rejects = _over(n_chars, rows.line, settings.max_chars)
+        rejects = _over(n_chars, rows, settings.max_chars)
         kept = pa.array(n_chars <= settings.max_chars) if rejects else None
     n = len(texts)
     short = n_chars < settings.min_chars
@@ -135,10 +137,14 @@ def filter_values(values: Values, mask: pa.BooleanArray) -> Values:
     return [value for value, kept in zip(values, mask.to_pylist(), strict=True) if kept]
 
 
-def _over(n_chars: npt.NDArray[np.int64], lines: npt.NDArray[np.int64], limit: int) -> list[Reject]:
+def _over(n_chars: npt.NDArray[np.int64], rows: Rows, limit: int) -> list[Reject]:
     """Return a reject for each text of more than ``limit`` characters."""
-    places = np.flatnonzero(n_chars > limit)
     return [
-        Reject(int(lines[place]), OVER_MAX_CHARS, f"{n_chars[place]} characters, at most {limit}")
-        for place in places.tolist()
+        Reject(
+            int(rows.line[place]),
+            OVER_MAX_CHARS,
+            f"{n_chars[place]} characters, at most {limit}",
+            None if rows.path is None else rows.path[place].as_py(),
+        )
+        for place in np.flatnonzero(n_chars > limit).tolist()
     ]

@@ -59,9 +59,30 @@ def shard_number(source: str, relative_path: str, part: int) -> int:
     Returns:
         An integer in [0, 2**39).
     """
+    return _address(source, relative_path, part) >> (64 - SHARD_BITS)
+
+
+def file_uid(source: str, relative_path: str) -> int:
+    """Return the ``doc_uid`` of a document that is a whole file.
+
+    Such a file is a shard of its own. Its row is no count but 24 further bits of the hash, so that
+    the addresses of millions of files do not meet.
+
+    Args:
+        source: name of the source in the recipe.
+        relative_path: path below the fixed part of the source's glob, with forward slashes.
+
+    Returns:
+        An integer in [0, 2**63), with ``shard_number(source, relative_path, 0)`` in its high bits.
+    """
+    return _address(source, relative_path, 0) >> (64 - SHARD_BITS - ROW_BITS)
+
+
+def _address(source: str, relative_path: str, part: int) -> int:
+    """Hash the name of a part to 64 bits."""
     key = "\0".join((source, relative_path, str(part))).encode()
     digest = hashlib.blake2b(key, digest_size=8, person=b"drystone-shard").digest()
-    return int.from_bytes(digest, "big") >> (64 - SHARD_BITS)
+    return int.from_bytes(digest, "big")
 
 
 def doc_uids(shard: int, rows: int) -> npt.NDArray[np.int64]:
@@ -92,7 +113,9 @@ def mix64(values: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.uint64]:
         The same shape, uint64.
     """
     with np.errstate(over="ignore"):
-        x = values.astype(np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15 + 0x1234567) % (1 << 64))
+        x = values.astype(np.uint64) + np.uint64(
+            (seed * 0x9E3779B97F4A7C15 + 0x1234567) % (1 << 64)
+        )
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return x ^ (x >> np.uint64(31))

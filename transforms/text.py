@@ -79,7 +79,7 @@ def normalize(
         The texts, and their lengths in characters, shape [len(texts)], int64.
     """
     offsets, data = string_buffers(texts)
-    flags, n_chars = _scan(offsets, data, _byte_classes(), _unstable_characters())
+    flags, n_chars = _scan(offsets, data, _ascii_classes(), _unstable_characters())
     wanted = np.uint8(
         (_CR if settings.line_ends == "lf" else 0)
         | (_CONTROLS if settings.control == "remove" else 0)
@@ -112,22 +112,21 @@ def string_buffers(
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]+")
 
-_CR, _CONTROLS, _HIGH, _UNSTABLE = 1, 2, 4, 8
-"""What a text may contain: CR; control characters or a leading byte order mark; bytes above 0x7F;
-characters that make its NFC form uncertain."""
+_CR, _CONTROLS, _UNSTABLE = 1, 2, 4
+"""What a text may contain: CR; control characters or a leading byte order mark; characters that
+make its NFC form uncertain."""
 
 _TABLE_END = 0x30000
 """Characters from here on are unchanged by NFC and never combine."""
 
 
 @functools.cache
-def _byte_classes() -> npt.NDArray[np.uint8]:
-    """Return what each byte value says about its text, shape [256]."""
-    classes = np.zeros(256, np.uint8)
+def _ascii_classes() -> npt.NDArray[np.uint8]:
+    """Return what each ASCII character says about its text, shape [128]."""
+    classes = np.zeros(128, np.uint8)
     classes[:0x20] = classes[0x7F] = _CONTROLS
     classes[[0x09, 0x0A]] = 0
     classes[0x0D] = _CR
-    classes[0x80:] = _HIGH
     classes.flags.writeable = False
     return classes
 
@@ -181,30 +180,26 @@ def _scan(
     n_chars = np.empty(n, np.int64)
     for text in range(n):
         start, end = offsets[text], offsets[text + 1]
-        found = 0
-        for place in range(start, end):
-            found |= classes[data[place]]
-        continued = 0
-        if found & _HIGH:
-            if _starts_with_mark(data[start:end]):
-                found |= _CONTROLS
-            place = start
-            while place < end:
-                lead = data[place]
-                if lead < 0x80:
-                    place += 1
-                elif lead < 0xCC:
-                    # U+0080 to U+02FF: only the C1 controls matter.
-                    if lead == 0xC2 and data[place + 1] < 0xA0:
-                        found |= _CONTROLS
-                    continued += 1
-                    place += 2
-                else:
-                    code, size = _decode(data, place)
-                    if code < _TABLE_END and unstable[code]:
-                        found |= _UNSTABLE
-                    continued += size - 1
-                    place += size
+        found, continued, place = 0, 0, start
+        if _starts_with_mark(data[start:end]):
+            found = _CONTROLS
+        while place < end:
+            lead = data[place]
+            if lead < 0x80:
+                found |= classes[lead]
+                place += 1
+            elif lead < 0xCC:
+                # U+0080 to U+02FF: only the C1 controls matter.
+                if lead == 0xC2 and data[place + 1] < 0xA0:
+                    found |= _CONTROLS
+                continued += 1
+                place += 2
+            else:
+                code, size = _decode(data, place)
+                if code < _TABLE_END and unstable[code]:
+                    found |= _UNSTABLE
+                continued += size - 1
+                place += size
         flags[text] = found
         n_chars[text] = end - start - continued
     return flags, n_chars
