@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from catalog.documents import ingested_sql
 from catalog.parquet import SHARD_FILES, Artifacts, files_of, scan
 from catalog.store import quote
 
@@ -43,8 +44,8 @@ def selection_sql(artifacts: Artifacts, decisions: Sequence[Decision] = DECISION
         artifacts: the run's artifacts by stage.
         decisions: what stages may have decided, in their order.
     """
-    ingested = files_of(artifacts, "ingest", SHARD_FILES)
-    if not ingested:
+    ingested = ingested_sql(artifacts, "d.doc_uid, d.reason")
+    if ingested is None:
         return None
     reasons, copies, weights, joins = ["d.reason"], ["1"], ["1.0"], []
     stages = ["WHEN d.reason IS NOT NULL THEN 'ingest'"]
@@ -66,12 +67,20 @@ def selection_sql(artifacts: Artifacts, decisions: Sequence[Decision] = DECISION
             f"LEFT JOIN (SELECT doc_uid, {', '.join(columns)} FROM {scan(paths)} "
             f"WHERE {decision.where}) s{number} ON s{number}.doc_uid = d.doc_uid"
         )
+    decided = ", ".join(
+        (
+            "d.doc_uid",
+            f"{_coalesce(reasons)} AS reason",
+            f"{_coalesce(copies)} AS copies",
+            f"{_coalesce(weights)} AS weight",
+            f"CASE {' '.join(stages)} END AS dropped_by",
+        )
+    )
     return (
         "SELECT doc_uid, reason IS NULL AS kept, reason, "
         "CAST(CASE WHEN reason IS NULL THEN copies ELSE 0 END AS INTEGER) AS copies, "
-        "CAST(CASE WHEN reason IS NULL THEN weight ELSE 0 END AS DOUBLE) AS weight, dropped_by FROM ("
-        f"SELECT d.doc_uid, {_coalesce(reasons)} AS reason, {_coalesce(copies)} AS copies, "
-        f"{_coalesce(weights)} AS weight, CASE {' '.join(stages)} END AS dropped_by FROM {scan(ingested)} d {' '.join(joins)})"
+        "CAST(CASE WHEN reason IS NULL THEN weight ELSE 0 END AS DOUBLE) AS weight, "
+        f"dropped_by FROM (SELECT {decided} FROM ({ingested}) d {' '.join(joins)})"
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from catalog.documents import documents_sql, ingested_sql
 from catalog.parquet import SHARD_FILES, Artifacts, files_of, literal_path, scan
 from catalog.selection import selection_sql
 from catalog.store import quote
@@ -35,14 +36,12 @@ class View:
         return f"SELECT {nulls} WHERE false"
 
 
-def _from(
-    stage: str, pattern: str, columns: str, *, union: bool = False
-) -> Callable[..., str | None]:
+def _from(stage: str, pattern: str, columns: str) -> Callable[[Artifacts], str | None]:
     """Return the select of a view that shows one stage's files."""
 
     def select(artifacts: Artifacts) -> str | None:
         paths = files_of(artifacts, stage, pattern)
-        return f"SELECT {columns} FROM {scan(paths, union=union)}" if paths else None
+        return f"SELECT {columns} FROM {scan(paths)}" if paths else None
 
     return select
 
@@ -87,12 +86,12 @@ VIEWS: tuple[View, ...] = (
             ("n_bytes", "BIGINT"),
             ("exact_hash", "BLOB"),
         ),
-        _from("ingest", SHARD_FILES, "* EXCLUDE (reason, text)", union=True),
+        documents_sql,
     ),
     View(
         "texts",
         (("doc_uid", "BIGINT"), ("text", "VARCHAR")),
-        _from("ingest", SHARD_FILES, "doc_uid, text"),
+        lambda artifacts: ingested_sql(artifacts, "d.doc_uid, d.text"),
     ),
     View("signals", (("doc_uid", "BIGINT"),), _nothing),
     View(
@@ -225,11 +224,9 @@ def training_sql(logs: Mapping[str, Path]) -> str:
 
 def text_macros(artifacts: Artifacts, schema: str) -> list[str]:
     """Return the statements that make ``document_text``, as a table and as a scalar function."""
-    paths = files_of(artifacts, "ingest", SHARD_FILES)
-    texts = scan(paths) if paths else f"({VIEWS[1].sql({})})"
+    [texts] = (view.sql(artifacts) for view in VIEWS if view.name == "texts")
     name = f"{schema}.document_text"
     return [
-        f"CREATE MACRO {name}(uid) AS TABLE "
-        f"SELECT t.doc_uid, t.text FROM {texts} t WHERE t.doc_uid = uid",
-        f"CREATE MACRO {name}(uid) AS (SELECT t.text FROM {texts} t WHERE t.doc_uid = uid)",
+        f"CREATE MACRO {name}(uid) AS TABLE SELECT * FROM ({texts}) t WHERE t.doc_uid = uid",
+        f"CREATE MACRO {name}(uid) AS (SELECT t.text FROM ({texts}) t WHERE t.doc_uid = uid)",
     ]
