@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from conftest import digest, recipe_of, write_corpus
+from small_runs import digest, recipe_of, write_corpus
 
 from pipelines.artifacts import StorageError
 from pipelines.recipe import RecipeError
@@ -163,14 +163,14 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
     want = digest(run(recipe_of(folder, tmp_path / "calm")).dataset)
     code = (
         "import sys; sys.path.insert(0, sys.argv[3]); from pathlib import Path\n"
-        "from conftest import recipe_of; from pipelines.run import run\n"
+        "from small_runs import recipe_of; from pipelines.run import run\n"
         "run(recipe_of(Path(sys.argv[1]), Path(sys.argv[2])))"
     )
     rng = random.Random(9)
     for k in range(3):
         workdir = tmp_path / f"k{k}"
         process = subprocess.Popen(
-            [sys.executable, "-c", code, str(folder), str(workdir), str(Path(__file__).parent)],
+            [sys.executable, "-c", code, str(folder), str(workdir), str(Path(__file__).parents[1])],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

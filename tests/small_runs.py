@@ -1,0 +1,57 @@
+"""Small generated corpora and runs over them."""
+
+import hashlib
+import json
+import random
+from pathlib import Path
+
+from pipelines.recipe import from_dict
+
+WORDS = ["stone", "wall", "dry", "field", "hill", "sheep", "water", "rain", "north", "path", "moss", "gate", "lime", "ridge", "frost", "token", "row", "shard", "plan", "rank", "step", "cost", "slot", "piece", "whole", "window", "long", "short", "even", "kerb", "cope", "hearting", "石", "墙", "田", "野", "风", "雨", "mauer", "stein", "feld", "straße", "été", "où", "naïve", "🪨"]
+
+
+def sentences(rng, n_words):
+    """Return text of so many words, with sentence ends and line breaks."""
+    words = rng.choices(WORDS, k=n_words)
+    return "".join(w + rng.choice([" ", " ", " ", ", ", ". ", ".\n"]) for w in words)
+
+
+def write_corpus(folder: Path, n_docs=300, n_files=4, seed=1) -> Path:
+    """Write jsonl files of documents of very different lengths, a tenth of them duplicates."""
+    rng = random.Random(seed)
+    docs = []
+    for k in range(n_docs):
+        if docs and rng.random() < 0.1:
+            text = rng.choice(docs)["text"]
+        else:
+            text = sentences(rng, int(min(4000, rng.lognormvariate(4.5, 1.2))) + 1)
+        docs.append({"id": f"d{k}", "text": text, "lang": rng.choice(["en", "zh", None])})
+    folder.mkdir(parents=True)
+    for f in range(n_files):
+        lines = [json.dumps(doc, ensure_ascii=rng.random() < 0.5) for doc in docs[f::n_files]]
+        (folder / f"part-{f}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def digest(folder) -> str:
+    """Return one hash over the names and bytes of a folder's Parquet files."""
+    whole = hashlib.sha256()
+    for file in sorted(Path(folder).glob("*.parquet")):
+        whole.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())
+    return whole.hexdigest()
+
+
+def recipe_of(corpus: Path, workdir: Path, **changes):
+    """Return the recipe of the main job over a folder of jsonl files."""
+    value = {
+        "name": "small",
+        "seed": 7,
+        "workdir": str(workdir),
+        "sources": [{"name": "s", "path": str(corpus / "*.jsonl")}],
+        "dedupe": {"exact": {}},
+        "tokenizer": {"kind": "sentencepiece", "vocab_size": 400},
+        "pack": {"seq_len": 512},
+        "balance": {"dp": 2, "global_batch": 4},
+        "runner": {"kind": "local", "workers": 2},
+    }
+    return from_dict({**value, **changes})
