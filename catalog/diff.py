@@ -41,7 +41,8 @@ class DocumentChanges:
     text_changed: Change
     """In both, with another normalized text."""
     selection_changed: Change
-    """In both, and kept in one of them only, dropped for another reason, or in other copies."""
+    """In both with the same text, and dropped in one of them only, for another reason, or taken in
+    other numbers."""
 
 
 @dataclass(frozen=True, slots=True)

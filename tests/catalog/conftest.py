@@ -337,13 +337,12 @@ def _balance(world: World) -> dict:
         for r in range(len(rows))
     ]
     half = len(rows) // 2
-    tables = {
+    return {
         "rows-00000.parquet": pa.Table.from_pylist(rows[:half], ROW_SCHEMA),
         "rows-00001.parquet": pa.Table.from_pylist(rows[half:], ROW_SCHEMA),
         "plan.parquet": pa.Table.from_pylist(plan, PLAN_SCHEMA),
         "tokenizer.model": b"a model",
     }
-    return tables
 
 
 SIZES = {("web", "a/one.jsonl"): 30, ("web", "a/two.jsonl"): 25, ("books", "it's.txt"): 20}
