@@ -22,7 +22,7 @@ class Barrier(beam.PTransform):
         super().__init__()
         self._finish = finish
 
-    def expand(self, inputs: tuple[beam.PCollection, tuple[beam.PCollection, ...]]) -> Any:
+    def expand(self, inputs: Any) -> Any:
         """Apply the barrier."""
         elements, results = inputs
         parts = [elements | "Element" >> beam.Map(_element).with_output_types(tuple[int, Any])]
