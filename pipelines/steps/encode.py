@@ -18,6 +18,7 @@ from pipelines.corpus import Corpus
 from pipelines.steps.columns import row_groups
 from pipelines.steps.removed import Uids, kept_rows, removed_by_file
 from pipelines.steps.stage import Apply, Stage, settings_json
+from pipelines.steps.tokenizer import TokenizerStage
 from pipelines.tasks import Phase, Result, Task, Work
 from transforms.tokenize.encoder import Encoded, Encoder, load_encoder, with_special_tokens
 from transforms.tokenize.settings import TokenizerSettings
@@ -216,3 +217,17 @@ class Encode(Apply):
 
     def __init__(self, settings: TokenizerSettings | None = None) -> None:
         super().__init__(EncodeStage(settings or TokenizerSettings()))
+
+
+class Tokenize(beam.PTransform):
+    """Take or train the tokenizer and encode the kept text: Corpus -> Corpus."""
+
+    def __init__(self, settings: TokenizerSettings | None = None, *, seed: int = 0) -> None:
+        super().__init__("tokenize")
+        settings = settings or TokenizerSettings()
+        self._stages = (TokenizerStage(settings, seed), EncodeStage(settings))
+
+    def expand(self, corpora: beam.PCollection) -> beam.PCollection:
+        """Apply both stages."""
+        tokenizer, encode = self._stages
+        return corpora | Apply(tokenizer) | Apply(encode)
