@@ -135,7 +135,7 @@ def _stages(connection: duckdb.DuckDBPyConnection, run: str) -> dict[str, str]:
 
 
 def _counts(run: Row) -> dict[str, Any]:
-    dropped = {f"dropped.{reason}": count for reason, count in (run["dropped"] or {}).items()}
+    dropped = {f"dropped.{reason}": count for reason, count in json.loads(run["dropped"]).items()}
     return {**{name: run[name] for name in _COUNTS}, **dropped}
 
 

@@ -153,9 +153,13 @@ def _run_row(run: Run, available: bool) -> dict[str, Any]:
         "started": run.started,
         "finished": run.finished,
         "available": available,
-        "dropped": list((run.record.get("dropped") or {}).items()),
-        "recipe": json.dumps(run.record.get("recipe"), sort_keys=True, ensure_ascii=False),
+        "dropped": _json(run.record.get("dropped") or {}),
+        "recipe": _json(run.record.get("recipe")),
     }
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
 def _stage_rows(run: Run, workdir: Path) -> Iterator[dict[str, Any]]:
@@ -175,7 +179,7 @@ def _artifact_row(artifact: Artifact) -> dict[str, Any]:
         "stage": artifact.stage,
         "bytes": artifact.bytes,
         "created": artifact.created,
-        "parents": sorted(artifact.parents.items()),
+        "parents": _json(dict(artifact.parents)),
         "files": len(artifact.files),
         "rows": sum(file.rows for file in artifact.files),
         "path": str(artifact.folder),

@@ -1,6 +1,8 @@
 -- Tables of the catalog; what is said per document are views over the artifacts' Parquet.
+-- DuckDB 0.10 and 1.0 cannot open a file with a key, nor read one with an empty list or map: so
+-- there are no keys, and JSON text where a value has parts.
 CREATE TABLE runs (
-    run_id VARCHAR PRIMARY KEY,
+    run_id VARCHAR,
     name VARCHAR,
     started TIMESTAMP,       -- UTC
     finished TIMESTAMP,      -- UTC
@@ -11,7 +13,7 @@ CREATE TABLE runs (
     rejected BIGINT,
     ingested BIGINT,
     kept BIGINT,
-    dropped MAP(VARCHAR, BIGINT),  -- reason -> documents
+    dropped VARCHAR,         -- JSON: reason -> documents
     tokens BIGINT,
     packed_rows BIGINT,
     padding DOUBLE,          -- share of row slots not filled
@@ -35,11 +37,11 @@ CREATE TABLE stages (
     path VARCHAR             -- folder of the artifact
 );
 CREATE TABLE artifacts (
-    fingerprint VARCHAR PRIMARY KEY,
+    fingerprint VARCHAR,
     stage VARCHAR,
     bytes BIGINT,
     created TIMESTAMP,       -- UTC
-    parents MAP(VARCHAR, VARCHAR),  -- stage -> fingerprint
+    parents VARCHAR,         -- JSON: stage -> fingerprint
     files BIGINT,
     rows BIGINT,
     path VARCHAR             -- folder

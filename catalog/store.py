@@ -17,6 +17,7 @@ __all__ = [
     "CATALOG_FILE",
     "CatalogError",
     "NamedQuery",
+    "QueryError",
     "find_workdir",
     "named_queries",
     "named_query",
@@ -34,6 +35,10 @@ _DATABASE = "catalog"
 
 class CatalogError(RuntimeError):
     """The catalog cannot answer; the message says what, where, what was found, what to do."""
+
+
+class QueryError(CatalogError):
+    """What was asked cannot be answered: no such run or named query, or a mistake in the SQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +148,7 @@ def fetch(
             "after moving a work directory, or removing files from it: drystone catalog rebuild"
         ) from error
     except duckdb.Error as error:
-        raise CatalogError(str(error)) from error
+        raise QueryError(str(error)) from error
 
 
 def schema_name(run_id: str) -> str:
@@ -171,7 +176,7 @@ def named_query(name: str) -> NamedQuery:
         return known[name]
     close = get_close_matches(name, known, n=1)
     remedy = f"did you mean {close[0]}? " if close else ""
-    raise CatalogError(f"no query is named {name!r}; {remedy}there are: {', '.join(known)}")
+    raise QueryError(f"no query is named {name!r}; {remedy}there are: {', '.join(known)}")
 
 
 def quote(text: str) -> str:
@@ -197,7 +202,7 @@ def _schema_of(connection: duckdb.DuckDBPyConnection, path: Path, run: str) -> s
         close = get_close_matches(run, known, n=1)
         newest = f"the newest is {known[0]}" if known else "it holds none"
         remedy = f"did you mean {close[0]}?" if close else newest
-        raise CatalogError(f"{path}: no run {run!r}; {remedy}")
+        raise QueryError(f"{path}: no run {run!r}; {remedy}")
     status, available = found
     if status != "ok":
         raise CatalogError(
@@ -214,18 +219,18 @@ def _refuse_writing(sql: str) -> None:
     try:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:
-        raise CatalogError(str(error)) from error
+        raise QueryError(str(error)) from error
     kinds = [re.sub(r".*\.", "", str(statement.type)) for statement in statements]
     if kinds == ["SELECT"]:
         return
     if not kinds:
-        raise CatalogError("the query is empty; give one SELECT statement")
+        raise QueryError("the query is empty; give one SELECT statement")
     if len(kinds) > 1:
-        raise CatalogError(f"expected one statement, found {len(kinds)}; give one SELECT")
+        raise QueryError(f"expected one statement, found {len(kinds)}; give one SELECT")
     hint = (
         "; write PIVOT as SELECT * FROM (PIVOT ... ON column IN (...))" if "MULTI" in kinds else ""
     )
-    raise CatalogError(
+    raise QueryError(
         f"the catalog is read-only: expected SELECT, DESCRIBE, SUMMARIZE or SHOW, found {kinds[0]}"
         + hint
     )
