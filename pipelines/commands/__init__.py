@@ -1,0 +1,1 @@
+"""The commands of ``drystone``, by theme; :mod:`pipelines.cli` puts them together."""

@@ -1,0 +1,148 @@
+"""``plan`` and ``run``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipelines.commands.output import print_json, print_table, say, say_next
+
+if TYPE_CHECKING:
+    from pipelines.recipe import Recipe
+
+RecipePath = Annotated[Path, typer.Argument(metavar="RECIPE", help="The recipe, a TOML file.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a key of the recipe; VALUE is TOML. Repeatable. Sources go by position or "
+        "name: sources.0.path, sources.peps.path.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(plan)
+    app.command()(run)
+
+
+def plan(recipe: RecipePath, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Show the stages of a recipe: fingerprints, cached or to run, sizes, disk needed."""
+    from pipelines.recipe import load_recipe
+    from pipelines.stages import plan as plan_stages
+
+    loaded = load_recipe(recipe, overrides or ())
+    stages = [stage.to_json() for stage in plan_stages(loaded)]
+    report = {"name": loaded.name, "workdir": loaded.workdir, "stages": stages, **_disk(stages)}
+    if as_json:
+        print_json(report)
+    else:
+        _print_plan(report)
+    waiting = any(stage["state"] != "cached" for stage in stages)
+    changes = [word for text in overrides or () for word in ("--set", text)]
+    if waiting:
+        say_next(["run", str(recipe), *changes])
+    else:
+        _say_after_run(loaded, None)
+
+
+def _disk(stages: list[dict[str, Any]]) -> dict[str, Any]:
+    """Estimate what the stages to run will write, and look what is free.
+
+    Text is kept compressed (about half of its size), token ids take another half; duplicates,
+    placements and plans are narrow.
+    """
+    waiting = {s["stage"]: s["bytes"] for s in stages if s["state"] != "cached"}
+    ingested = next((s["bytes"] for s in stages if s["stage"] == "ingest"), None) or 0
+    shares = {"ingest": 1.0, "encode": 0.5, "balance": 0.5, "pack": 0.02, "dedupe.exact": 0.01}
+    needed = sum(shares.get(stage, 0.0) * (waiting[stage] or ingested) for stage in waiting)
+    return {"disk_needed_bytes": round(needed)}
+
+
+def _print_plan(report: dict[str, Any]) -> None:
+    from pipelines.progress import size
+
+    rows = [
+        {
+            "stage": stage["stage"],
+            "fingerprint": stage["fingerprint"][:12],
+            "state": stage["state"],
+            "tasks": _tasks(stage),
+            "rows": stage["rows"],
+            "size": size(stage["bytes"]) if stage["bytes"] else "",
+            "note": stage["note"],
+        }
+        for stage in report["stages"]
+    ]
+    print_table(list(rows[0]), rows)
+    typer.echo(f"disk needed: about {size(report['disk_needed_bytes'])} in {report['workdir']}")
+
+
+def _tasks(stage: dict[str, Any]) -> str:
+    if stage["state"] == "cached":
+        return ""
+    total = "?" if stage["tasks_total"] is None else stage["tasks_total"]
+    return f"{stage['tasks_done']}/{total}"
+
+
+def run(
+    recipe: RecipePath,
+    overrides: Overrides = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="STAGE", help="The last stage to run, e.g. encode.")
+    ] = None,
+    as_json: AsJson = False,
+    beam_options: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="-- BEAM OPTIONS", help="Options for Beam and its runner.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Run what is missing of a recipe; shows progress, ends with a table of what became of it.
+
+    A run that was stopped goes on where it was when it is started again.
+    """
+    if beam_options and not beam_options[0].startswith("--"):
+        raise typer.BadParameter(
+            f"unexpected {beam_options[0]!r}; options for Beam stand behind --, as in: "
+            "drystone run RECIPE -- --runner=FnApiRunner"
+        )
+    from pipelines.progress import print_summary, reporter
+    from pipelines.recipe import load_recipe
+    from pipelines.run import run as run_recipe
+
+    loaded = load_recipe(recipe, overrides or ())
+    with reporter() as progress:
+        summary = run_recipe(
+            loaded, until=until, beam_options=beam_options or (), progress=progress
+        ).to_json()
+    for warning in summary.get("warnings", ()):
+        say(f"warning: {warning}")
+    if as_json:
+        print_json(summary)
+    else:
+        print_summary(summary)
+    _say_after_run(loaded, summary)
+
+
+def _say_after_run(recipe: "Recipe", summary: dict[str, Any] | None) -> None:
+    """Name what can be asked of a finished run."""
+    from pipelines.locate import workdir_option
+
+    where = workdir_option(Path(recipe.workdir))
+    commands = []
+    if summary and any(summary["dropped"].values()):
+        sql = (
+            "select id, source, reason from selection join documents using (doc_uid) "
+            "where not kept limit 5"
+        )
+        commands.append(["query", sql, *where])
+    else:
+        commands.append(["query", "select * from documents limit 5", *where])
+    if summary and summary.get("dataset"):
+        commands.append(["verify", str(summary["dataset"])])
+    say_next(*commands)

@@ -1,0 +1,168 @@
+"""A packed dataset as a whole: its tokenizer, and another plan over its shards."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from packing.format import PLAN_FILE, DatasetManifest, PlanInfo, load_manifest
+from packing.replan import replan
+from packing.schedule import load_plan
+from packing.shard import ShardFile
+from packing.slots import BalanceSettings, imbalance
+from packing.writer import write_plan
+from transforms.tokenize.encoder import load_encoder
+from transforms.tokenize.settings import TokenizerKind, TokenizerSettings
+
+_KINDS: dict[str, TokenizerKind] = {
+    ".model": "sentencepiece",
+    ".json": "hf",
+    ".tiktoken": "tiktoken",
+}
+
+
+def decoder(folder: Path) -> Callable[[list[int]], str] | None:
+    """Return what turns token ids of a dataset into text, None where it has no tokenizer file.
+
+    Raises:
+        RecordError: the tokenizer's file is damaged.
+    """
+    manifest = load_manifest(str(folder))
+    file = next((folder / f.name for f in manifest.files if Path(f.name).suffix in _KINDS), None)
+    if file is None:
+        return None
+    settings = _tokenizer_settings(folder, manifest, file)
+    return load_encoder(file, settings).decode
+
+
+def _tokenizer_settings(folder: Path, manifest: DatasetManifest, file: Path) -> TokenizerSettings:
+    """Return the settings of a dataset's tokenizer, from its artifact where that is at hand."""
+    mark = manifest.parents.get("tokenizer", "")
+    path = folder.parent / f"tokenizer-{mark[:12]}" / "manifest.json"
+    config: dict[str, Any] = json.loads(path.read_bytes())["config"] if path.exists() else {}
+    names = {f.name for f in fields(TokenizerSettings)} - {"vocab_size", "model", "kind"}
+    known = {name: value for name, value in config.items() if name in names}
+    # Decoding needs no special token, so a folder alone must not fail for want of one.
+    without = {} if config else {"bos": False, "eos": False}
+    return TokenizerSettings(kind=_KINDS[file.suffix], model=str(file), **{**known, **without})
+
+
+@dataclass(frozen=True, slots=True)
+class Replanned:
+    """Another plan of a dataset."""
+
+    path: Path
+    plan: PlanInfo
+    rows: int
+    first_step: int
+    last_step: int
+    imbalance: float
+    """Work of the slowest rank of a step over that of the mean rank, mean over full steps; 1 is
+    perfect, NaN without a full step."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan's facts as plain JSON values."""
+        return {
+            "plan": str(self.path),
+            "fingerprint": self.plan.plan_fingerprint,
+            "dp": self.plan.dp,
+            "micro_batch": self.plan.micro_batch,
+            "slots_per_step": self.plan.slots_per_step,
+            "rows": self.rows,
+            "first_step": self.first_step,
+            "last_step": self.last_step,
+            "imbalance": None if np.isnan(self.imbalance) else self.imbalance,
+        }
+
+
+def replan_dataset(
+    folder: Path, *, dp: int, global_batch: int, from_step: int = 0, micro_batch: int | None = None
+) -> Replanned:
+    """Write another plan over a dataset's shards, beside the first one.
+
+    The file is named by the plan's fingerprint; the dataset itself is not changed. A reader takes
+    it as ``plan``.
+
+    Args:
+        folder: the dataset.
+        dp: data-parallel ranks.
+        global_batch: rows of one optimizer step over all ranks.
+        from_step: first step of the dataset's plan that is not trained yet.
+        micro_batch: rows a rank computes at a time; as in the dataset's plan by default.
+
+    Raises:
+        ValueError: ``global_batch`` is no multiple of ``dp`` x ``micro_batch``.
+        ShardError: the dataset is unfinished or damaged, or no row is left.
+    """
+    manifest = load_manifest(str(folder))
+    present = load_plan(str(folder / PLAN_FILE))
+    settings = BalanceSettings(
+        dp=dp,
+        global_batch=global_batch,
+        micro_batch=present.info.micro_batch if micro_batch is None else micro_batch,
+        horizon=present.info.horizon,
+    )
+    table = present.table.take(np.argsort(present.row_id))
+    cost = table["cost"].to_numpy()
+    dealt = replan(
+        table["step"].to_numpy(),
+        cost,
+        settings,
+        seed=present.dataset.seed,
+        from_step=from_step,
+        domain=_dominant_domains(folder, manifest, len(table), len(present.dataset.domains)),
+    )
+    new = pa.table(
+        {
+            "row_id": dealt.order,
+            "step": dealt.step,
+            "slot": dealt.slot,
+            "rank": dealt.rank,
+            "cp": table["cp"].take(dealt.order),
+            "cost": cost[dealt.order],
+        }
+    )
+    temporary = folder / f".plan-{dp}-{global_batch}-{from_step}.parquet"
+    info = write_plan(
+        temporary,
+        new,
+        present.dataset,
+        dp=dp,
+        micro_batch=settings.micro_batch,
+        slots_per_step=settings.slots_per_step,
+        horizon=settings.horizon,
+    )
+    path = temporary.replace(folder / f"plan-{info.plan_fingerprint[:12]}.parquet")
+    return Replanned(
+        path=path,
+        plan=info,
+        rows=len(new),
+        first_step=int(dealt.step[0]),
+        last_step=int(dealt.step[-1]),
+        imbalance=imbalance(cost[dealt.order], settings)[0],
+    )
+
+
+def _dominant_domains(
+    folder: Path, manifest: DatasetManifest, rows: int, domains: int
+) -> npt.NDArray[np.int16] | None:
+    """Return, for every row, the domain that has most of its tokens; None where there is one."""
+    if domains < 2:
+        return None
+    found = np.zeros(rows, np.int16)
+    for entry in manifest.row_files:
+        file = ShardFile(str(folder / entry.name), entry.name)
+        for number in range(file.n_groups):
+            group = file.read(number)
+            row = np.repeat(np.arange(group.n_rows), group.pieces_per_row)
+            share = np.bincount(
+                row * domains + group.domain, group.length, minlength=group.n_rows * domains
+            )
+            found[group.row_id] = share.reshape(-1, domains).argmax(axis=1)
+        file.close()
+    return found
