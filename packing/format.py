@@ -90,9 +90,9 @@ def _from_footer(names: list[str], metadata: Mapping[bytes, bytes] | None, where
             f"{where}: its footer has no {METADATA_PREFIX}version, so it is no packed shard or "
             "plan; give the folder of a packed dataset"
         )
-    if json.loads(version) != FORMAT_VERSION:
+    if version != str(FORMAT_VERSION).encode():
         raise ShardError(
-            f"{where}: format version {version.decode()}, this reader knows {FORMAT_VERSION}; "
+            f"{where}: format version {version.decode(errors='replace')}, this reader knows {FORMAT_VERSION}; "
             "use the reader that came with the dataset, or build the dataset again"
         )
     try:
@@ -155,7 +155,7 @@ class DatasetInfo:
             ShardError: the footer is missing, damaged, or of another format version.
         """
         values = _from_footer([f.name for f in fields(cls)], metadata, where)
-        return cls(**{**values, "domains": tuple(values["domains"])})
+        return cls(**{**values, "domains": tuple(values["domains"] or ())})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

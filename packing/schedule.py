@@ -48,7 +48,7 @@ def load_plan(path: str, filesystem: fs.FileSystem | None = None) -> Plan:
             return Plan(path, dataset, info, table)
     except FileNotFoundError as error:
         raise ShardError(f"{path}: not found; give a plan, or the folder of a dataset") from error
-    except (OSError, KeyError, pa.ArrowException) as error:
+    except (OSError, ValueError, KeyError, MemoryError, pa.ArrowException) as error:
         raise ShardError(f"{path}: cannot be read as a plan ({error}); restore the file") from error
 
 

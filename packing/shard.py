@@ -13,6 +13,16 @@ import pyarrow.parquet as pq
 from packing.format import ROW_SCHEMA, DatasetInfo, ShardError
 from packing.rows import LossSpans, RowGroup, offsets_of
 
+# What pyarrow raises on damaged bytes: its own errors, and Python's where a name or a count is odd.
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    KeyError,
+    IndexError,
+    OverflowError,
+    MemoryError,
+    pa.ArrowException,
+)
 _PIECE_COLUMNS = ("doc_uid", "doc_copy", "doc_offset", "next_token", "domain")
 
 
@@ -31,7 +41,7 @@ class ShardFile:
         self.name = name
         try:
             self._file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False)
-        except (OSError, pa.ArrowException) as error:
+        except _UNREADABLE as error:
             raise ShardError(
                 f"{name}: cannot be opened as Parquet ({_brief(error)}); restore the file"
             ) from error
@@ -40,10 +50,13 @@ class ShardFile:
         self.group_bounds = offsets_of(
             np.array([metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)], int)
         )
-        schema = self._file.schema_arrow
-        missing = [f.name for f in ROW_SCHEMA if schema.get_field_index(f.name) < 0]
-        if missing:
-            raise ShardError(f"{name}: has no column {', '.join(missing)}; restore the file")
+        found = {field.name: field.type for field in self._file.schema_arrow}
+        for field in ROW_SCHEMA:
+            if found.get(field.name) != field.type:
+                raise ShardError(
+                    f"{name}: column {field.name} is {found.get(field.name, 'absent')}, expected "
+                    f"{field.type}; restore the file"
+                )
 
     @property
     def n_groups(self) -> int:
@@ -60,7 +73,7 @@ class ShardFile:
         names = ROW_SCHEMA.names
         try:
             table = self._file.read_row_group(group, columns=names, use_threads=False)
-        except (OSError, pa.ArrowException) as error:
+        except _UNREADABLE as error:
             raise self._broken(group, self._culprit(group), _brief(error)) from error
         return self._columns(group, table)
 
@@ -72,7 +85,7 @@ class ShardFile:
         """
         try:
             return self._file.read_row_group(group, columns=names, use_threads=False)
-        except (OSError, pa.ArrowException) as error:
+        except _UNREADABLE as error:
             raise self._broken(group, ", ".join(names), _brief(error)) from error
 
     def close(self) -> None:
@@ -91,7 +104,7 @@ class ShardFile:
         for name in ROW_SCHEMA.names:
             try:
                 self._file.read_row_group(group, columns=[name], use_threads=False)
-            except (OSError, pa.ArrowException):
+            except _UNREADABLE:
                 bad.append(name)
         return ", ".join(bad) or "unknown"
 

@@ -88,15 +88,16 @@ class ShardFolder:
         """Stop copying; what was copied stays in the cache for the next reader."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
 
     def _copy_soon(self, entry: DatasetFile, fingerprint: str) -> "Future[Path]":
         with self._lock:
             copy = self._copies.get(entry.name)
-            if copy is None and self._pool is not None:
+            if copy is None or (copy.done() and copy.exception() is not None):
+                if self._pool is None:
+                    raise ShardError("the reader is closed; open it again")
                 copy = self._pool.submit(self._copy, entry, fingerprint)
                 self._copies[entry.name] = copy
-            if copy is None:
-                raise ShardError("the reader is closed; open it again")
             return copy
 
     def _forget(self, entry: DatasetFile) -> None:
@@ -111,8 +112,9 @@ class ShardFolder:
         folder.mkdir(parents=True, exist_ok=True)
         target = folder / entry.name
         with _locked(folder / f".{entry.name}.lock"):
-            if not target.exists() or target.stat().st_size != entry.bytes:
-                self._make_room(entry.bytes, keep=target)
+            found = target.exists() and target.stat().st_size == entry.bytes
+            self._make_room(0 if found else entry.bytes, keep=target)
+            if not found:
                 temporary = folder / f".{entry.name}.{os.getpid()}.tmp"
                 fs.copy_files(
                     f"{self.path}/{entry.name}",
@@ -120,11 +122,11 @@ class ShardFolder:
                     source_filesystem=self.filesystem,
                     destination_filesystem=fs.LocalFileSystem(),
                 )
-                found = stream_sha256(str(temporary))
-                if found != entry.sha256:
+                digest = stream_sha256(str(temporary))
+                if digest != entry.sha256:
                     temporary.unlink()
                     raise ShardError(
-                        f"{self.path}/{entry.name}: sha256 of the copy is {found[:12]}…, the "
+                        f"{self.path}/{entry.name}: sha256 of the copy is {digest[:12]}…, the "
                         f"manifest says {entry.sha256[:12]}…; restore the file"
                     )
                 temporary.replace(target)
