@@ -44,8 +44,11 @@ def load_plan(path: str, filesystem: fs.FileSystem | None = None) -> Plan:
             metadata = file.metadata.metadata
             dataset = DatasetInfo.from_metadata(metadata, path)
             info = PlanInfo.from_metadata(metadata, path)
-            table = file.read(columns=PLAN_SCHEMA.names, use_threads=False).cast(PLAN_SCHEMA)
-            return Plan(path, dataset, info, table)
+            table = file.read(columns=PLAN_SCHEMA.names, use_threads=False)
+            found = {field.name: field.type for field in table.schema}
+            if found != {field.name: field.type for field in PLAN_SCHEMA}:
+                raise ShardError(f"{path}: its columns are not those of a plan; restore the file")
+            return Plan(path, dataset, info, table.select(PLAN_SCHEMA.names))
     except FileNotFoundError as error:
         raise ShardError(f"{path}: not found; give a plan, or the folder of a dataset") from error
     except (OSError, ValueError, KeyError, MemoryError, pa.ArrowException) as error:

@@ -344,6 +344,10 @@ def test_plans_that_are_not_of_the_dataset_are_refused(make_world, tmp_path):
     pq.write_table(table, path)
     with pytest.raises(ShardError, match="no packed shard or plan"):
         load_plan(str(path))
+    metadata = pq.read_metadata(world.folder / "plan.parquet").metadata
+    pq.write_table(table.drop_columns("cost").replace_schema_metadata(metadata), path)
+    with pytest.raises(ShardError, match="not those of a plan"):
+        load_plan(str(path))
     path.write_bytes(b"nothing")
     with pytest.raises(ShardError, match="cannot be read as a plan"):
         load_plan(str(path))
