@@ -22,7 +22,7 @@ WORKDIR = Path("runs/python-world")
 TEXTS = ("METADATA", "LICEN[CS]E*", "COPYING*", "NOTICE*", "AUTHORS*", "*.md", "*.rst")
 BINARY = (".py", ".pyc", ".so", ".pyi", ".html", ".json")
 
-DUPLICATES = """
+OVERVIEW = """
 select source, count(*) documents, count(*) filter (not kept) dropped,
        sum(n_chars) // 1000 thousand_chars
 from documents join selection using (doc_uid) group by source order by source
@@ -31,36 +31,7 @@ LOST = """
 select d.id, u.cluster_size from duplicates u join documents d using (doc_uid)
 order by d.id ilike '%licen%' desc, u.cluster_size desc, d.id limit 1
 """
-
-TRAINING = """
-dataset = "{dataset}"
-out = "{out}"
-seed = 7
-device = "auto"
-
-[model]
-layers = 2
-hidden = 128
-heads = 4
-kv_heads = 2
-head_dim = 32
-ffn = 384
-tied = true
-
-[training]
-steps = 30
-clip = 1.0
-
-[optimizer]
-lr = 0.003
-weight_decay = 0.01
-
-[lr_scheduler]
-warmup_steps = 5
-
-[checkpoint]
-interval = 30
-"""
+TRAINING = "examples/train-python-world.toml"
 
 
 def main() -> None:
@@ -80,7 +51,7 @@ def main() -> None:
     dataset = newest_dataset()
 
     heading("What is in it, in SQL")
-    drystone("query", " ".join(DUPLICATES.split()), workdir=True)
+    drystone("query", " ".join(OVERVIEW.split()), workdir=True)
 
     lost = answer(LOST)
     if lost:
@@ -92,7 +63,7 @@ def main() -> None:
 
     if options.train:
         heading("Train 30 steps")
-        train(dataset)
+        train()
     elif importlib.util.find_spec("torch"):
         print("PyTorch is here too: make demo-train trains 30 steps on these rows.")
     print_next(time.monotonic() - began, dataset)
@@ -166,29 +137,25 @@ def newest_dataset() -> Path:
 
 
 def read_speed(dataset: Path) -> str:
-    """Read every row of rank 0 and rank 1 of 2; the second time, from warm files."""
+    """Read every row, step by step; the second time, from warm files."""
     from packing.reader import PackedReader
 
-    tokens, cpu = 0, 0.0
+    tokens, cpu, shape = 0, 0.0, ""
     for _ in range(2):
         tokens, began = 0, time.process_time()
         with PackedReader(dataset) as reader:
-            for step in range(reader.n_steps):
-                for rank in range(2):
-                    batches = reader.micro_batches(step, rank, 2)
-                    tokens += sum(len(batch.input_ids) for batch in batches)
-            shape = f"{reader.n_rows} rows of {reader.seq_len}, {reader.n_steps} steps"
+            shape = f"{reader.n_rows:,} rows of {reader.seq_len}, {reader.n_steps} steps"
+            for step in reader.steps():
+                tokens += sum(len(batch.input_ids) for batch in step.micro_batches)
         cpu = time.process_time() - began
     return f"{shape}: {tokens:,} tokens in {cpu:.2f} CPU seconds, {tokens / cpu / 1e6:,.0f} M/s"
 
 
-def train(dataset: Path) -> None:
+def train() -> None:
     """Train a very small model and say how its loss fell."""
     out = WORKDIR / "train"
     shutil.rmtree(out, ignore_errors=True)
-    config = WORKDIR / "train.toml"
-    config.write_text(TRAINING.lstrip().format(dataset=dataset, out=out), encoding="utf-8")
-    drystone("train", str(config))
+    drystone("train", TRAINING)
     lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     losses = [json.loads(line)["loss"] for line in lines]
     print(f"loss {losses[0]:.2f} -> {losses[-1]:.2f} in {len(losses)} steps")
