@@ -85,6 +85,8 @@ VIEWS: tuple[View, ...] = (
             ("n_chars", "BIGINT"),
             ("n_bytes", "BIGINT"),
             ("exact_hash", "BLOB"),
+            ("source_path", "VARCHAR"),
+            ("source_line", "BIGINT"),
         ),
         documents_sql,
     ),

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalog.ingest import rebuild
-from transforms.record import DOCUMENT_SCHEMA, REJECT_SCHEMA, shard_number
+from transforms.ingest import INGEST_SCHEMA
+from transforms.record import REJECT_SCHEMA, shard_number
 
 SEQ_LEN = 16
 INT16, INT32, INT64 = pa.int16(), pa.int32(), pa.int64()
@@ -263,11 +264,12 @@ def _documents(docs: list[Doc]) -> pa.Table:
             "exact_hash": d.exact_hash,
             "reason": "under min_chars" if d.fate == "under min_chars" else None,
             "text": d.text,
+            "source_path": d.path,
+            "source_line": d.line,
         }
         for d in docs
     ]
-    names = ("doc_uid", *(n for n in DOCUMENT_SCHEMA.names if n in rows[0] and n != "doc_uid"))
-    table = pa.Table.from_pylist(rows, pa.schema([DOCUMENT_SCHEMA.field(n) for n in names]))
+    table = pa.Table.from_pylist(rows, INGEST_SCHEMA)
     if docs[0].source == "web":
         table = table.append_column("edu", pa.array([d.extra["edu"] for d in docs], INT64))
     return table
@@ -384,24 +386,34 @@ def world_writer():
     return {"ingest": _ingest, "encode": _encode, "balance": _balance}
 
 
-@pytest.fixture
-def mini(workdir, make_world) -> Mini:
-    """One whole run, catalog built: ids resolved, one document rejected late."""
-    world = make_world()
+def build_mini(path: Path) -> Mini:
+    """Write one whole run and its catalog: ids resolved, one document rejected late."""
+    workdir, world = MiniWorkdir(path), World(1, SIZES)
     kept = [d for d in world.docs if d.fate == "kept"]
     kept[0].extra["_new_id"] = f"{kept[0].id}#2"
     loser = next(d for d in world.docs if d.fate == "empty")
     loser.fate = "rejected"
     stages = workdir.world(world)
     fates = [d.fate for d in world.ingested]
-    dropped = {f: fates.count(f) for f in sorted(set(fates) - {"kept"})}
     summary = {
         "ingested": len(fates),
         "kept": fates.count("kept"),
-        "dropped": dropped,
+        "dropped": {f: fates.count(f) for f in sorted(set(fates) - {"kept"})},
         "lines": len(fates) + 3,
         "rejected": 3,
     }
     run_id = workdir.run("20260301-mini", stages, recipe=RECIPE, **summary)
-    rebuild(workdir.path)
-    return Mini(workdir.path, world, run_id, stages, workdir)
+    rebuild(path)
+    return Mini(path, world, run_id, stages, workdir)
+
+
+@pytest.fixture
+def mini(tmp_path) -> Mini:
+    """One whole run, for a test that changes something."""
+    return build_mini(tmp_path / "it's [a] run=3")
+
+
+@pytest.fixture(scope="session")
+def standing(tmp_path_factory) -> Mini:
+    """One whole run, for tests that only ask."""
+    return build_mini(tmp_path_factory.mktemp("standing") / "it's [a] run=3")

@@ -12,15 +12,15 @@ STAGES = ["ingest", "dedupe.exact", "encode", "pack"]
 DROPPED_AT = {"under min_chars": 0, "dedupe.exact": 1, "empty": 2, "too long": 3, "kept": 4}
 
 
-def test_every_document_is_explained_as_it_was_decided(mini):
+def test_every_document_is_explained_as_it_was_decided(standing):
     """Of every fate: decisions up to the last, keeper, losers, tokens and places."""
-    world = mini.world
+    world = standing.world
     seen: dict[str, int] = {}
     for doc in sorted(world.ingested, key=lambda d: -sum(o.keeper is d for o in world.docs)):
         seen[doc.fate] = seen.get(doc.fate, 0) + 1
         if seen[doc.fate] > (4 if doc.fate == "kept" else 1):
             continue
-        told = explain(mini.path, doc.new_id, source=doc.source)
+        told = explain(standing.path, doc.new_id, source=doc.source)
         assert told.found
         assert (told.document["doc_uid"], told.document["id"]) == (doc.uid, doc.new_id)
         assert told.kept == (doc.fate == "kept")
@@ -89,19 +89,19 @@ def test_an_id_of_several_sources_lists_them(mini):
     assert explain(mini.path, "same ' id", mini.run_id).candidates == []
 
 
-def test_an_unknown_id_gets_near_ones_and_the_rejects_of_its_file(mini):
+def test_an_unknown_id_gets_near_ones_and_the_rejects_of_its_file(standing):
     """Did you mean: ids in order of likeness; and lines of the same file that were rejected."""
-    doc = mini.world.ingested[3]
-    told = explain(mini.path, doc.new_id.upper() + "x")
+    doc = standing.world.ingested[3]
+    told = explain(standing.path, doc.new_id.upper() + "x")
     assert not told.found
     assert doc.uid in [s["doc_uid"] for s in told.suggestions[:3]]
     assert len(told.suggestions) <= 10
-    told = explain(mini.path, "a/bad.jsonl#6")
+    told = explain(standing.path, "a/bad.jsonl#6")
     assert [(r["line"], r["reason"]) for r in told.rejects] == [(7, "bad JSON"), (3, "bad JSON")]
-    assert [r["line"] for r in explain(mini.path, "bad.jsonl").rejects] == [3, 7]
-    assert explain(mini.path, "zzzz").suggestions == []
-    assert explain(mini.path, "zzzz%").rejects == []
-    assert explain(mini.path, doc.new_id, source="nowhere").document is None
+    assert [r["line"] for r in explain(standing.path, "bad.jsonl").rejects] == [3, 7]
+    assert explain(standing.path, "zzzz").suggestions == []
+    assert explain(standing.path, "zzzz%").rejects == []
+    assert explain(standing.path, doc.new_id, source="nowhere").document is None
 
 
 def test_a_run_that_stopped_early_is_explained_as_far_as_it_went(workdir, make_world):

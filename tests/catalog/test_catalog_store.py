@@ -25,11 +25,11 @@ from catalog.store import (
 )
 
 
-def test_the_nearest_catalog_upwards_is_found(mini, tmp_path, monkeypatch):
+def test_the_nearest_catalog_upwards_is_found(standing, tmp_path, monkeypatch):
     """From the work directory or any folder in it; elsewhere the error says what to do."""
-    monkeypatch.chdir(mini.workdir.folder("ingest", mini.stages["ingest"]))
-    assert find_workdir() == mini.path
-    assert find_workdir(mini.path) == mini.path
+    monkeypatch.chdir(standing.workdir.folder("ingest", standing.stages["ingest"]))
+    assert find_workdir() == standing.path
+    assert find_workdir(standing.path) == standing.path
     with pytest.raises(CatalogError, match=r"no catalog.duckdb here or in a folder above"):
         find_workdir(tmp_path)
 
@@ -78,10 +78,10 @@ def test_rows_become_plain_json():
     assert type(row["total"]) is int
 
 
-def test_there_is_no_row_limit_and_no_row_is_fine(mini):
+def test_there_is_no_row_limit_and_no_row_is_fine(standing):
     """All rows come, and no rows are an empty array."""
-    assert len(to_json_rows(query(mini.path, "SELECT range AS i FROM range(70000)"))) == 70000
-    assert to_json_rows(query(mini.path, "SELECT 1 AS a WHERE false")) == []
+    assert len(to_json_rows(query(standing.path, "SELECT range AS i FROM range(70000)"))) == 70000
+    assert to_json_rows(query(standing.path, "SELECT 1 AS a WHERE false")) == []
     assert to_json_rows(pa.table({})) == []
 
 
@@ -99,14 +99,14 @@ def test_there_is_no_row_limit_and_no_row_is_fine(mini):
         "PIVOT runs ON status USING count(*)",
     ],
 )
-def test_what_would_write_is_refused(mini, sql, monkeypatch, tmp_path):
+def test_what_would_write_is_refused(standing, sql, monkeypatch, tmp_path):
     """Only statements that answer with rows run; the file is as it was, nothing else is written."""
     monkeypatch.chdir(tmp_path)
-    before = (mini.path / "catalog.duckdb").read_bytes()
+    before = (standing.path / "catalog.duckdb").read_bytes()
     with pytest.raises(CatalogError, match="read-only: expected SELECT"):
-        query(mini.path, sql)
-    assert (mini.path / "catalog.duckdb").read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir()] == [mini.path.name]
+        query(standing.path, sql)
+    assert (standing.path / "catalog.duckdb").read_bytes() == before
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -120,27 +120,27 @@ def test_what_would_write_is_refused(mini, sql, monkeypatch, tmp_path):
         ("SELECT CAST('x' AS INTEGER)", "x"),
     ],
 )
-def test_wrong_queries_are_explained(mini, sql, message):
+def test_wrong_queries_are_explained(standing, sql, message):
     """DuckDB's own message comes through as a CatalogError."""
     with pytest.raises(CatalogError, match=message):
-        query(mini.path, sql)
+        query(standing.path, sql)
 
 
 @pytest.mark.parametrize(
     "sql", ["DESCRIBE documents", "SHOW TABLES", "SUMMARIZE plan", "FROM runs;"]
 )
-def test_statements_that_answer_with_rows_run(mini, sql):
+def test_statements_that_answer_with_rows_run(standing, sql):
     """DESCRIBE, SHOW, SUMMARIZE and FROM-first are queries too."""
-    assert query(mini.path, sql).num_rows > 0
+    assert query(standing.path, sql).num_rows > 0
 
 
-def test_values_travel_as_parameters(mini):
+def test_values_travel_as_parameters(standing):
     """A name with quotes in it is a value, never SQL."""
     sql = "SELECT count(*) AS n FROM documents WHERE source = $source"
-    count = to_json_rows(query(mini.path, sql, parameters={"source": "books"}))
-    assert count == [{"n": sum(d.source == "books" for d in mini.world.ingested)}]
+    count = to_json_rows(query(standing.path, sql, parameters={"source": "books"}))
+    assert count == [{"n": sum(d.source == "books" for d in standing.world.ingested)}]
     nasty = {"source": "books' OR '1' = '1"}
-    assert to_json_rows(query(mini.path, sql, parameters=nasty)) == [{"n": 0}]
+    assert to_json_rows(query(standing.path, sql, parameters=nasty)) == [{"n": 0}]
 
 
 def test_missing_and_damaged_catalogs_are_explained(mini, tmp_path):
@@ -258,30 +258,30 @@ def test_damaged_parquet_names_the_catalog(mini):
 
 
 @pytest.mark.parametrize("name", sorted(named_queries()))
-def test_named_queries_run_and_describe_themselves(mini, name, workdir):
+def test_named_queries_run_and_describe_themselves(standing, name, workdir):
     """Each has a description and answers, for a whole run and for a work directory without one."""
     asked = named_query(name)
     assert 20 < len(asked.description) < 120
-    assert query(mini.path, asked.sql, mini.run_id).num_rows > 0
+    assert query(standing.path, asked.sql, standing.run_id).num_rows > 0
     empty = workdir.path / "empty" / uuid.uuid4().hex
     (empty / "runs").mkdir(parents=True)
     rebuild(empty)
     assert query(empty, asked.sql).num_rows <= 1
 
 
-def test_named_queries_count_right(mini):
+def test_named_queries_count_right(standing):
     """dropped, sources and domains agree with the truth."""
-    docs = mini.world.ingested
-    found = to_json_rows(query(mini.path, named_query("dropped").sql))
+    docs = standing.world.ingested
+    found = to_json_rows(query(standing.path, named_query("dropped").sql))
     fates = [d.fate for d in docs if d.fate != "kept"]
     assert {r["reason"]: r["documents"] for r in found} == {f: fates.count(f) for f in fates}
-    found = to_json_rows(query(mini.path, named_query("sources").sql))
+    found = to_json_rows(query(standing.path, named_query("sources").sql))
     for row in found:
         mine = [d for d in docs if d.source == row["source"]]
         kept = [d for d in mine if d.fate == "kept"]
         assert (row["documents"], row["kept"]) == (len(mine), len(kept))
         assert row["tokens"] == sum(d.n_tokens for d in kept)
-    found = to_json_rows(query(mini.path, named_query("domains").sql))
+    found = to_json_rows(query(standing.path, named_query("domains").sql))
     assert sum(r["share"] for r in found) == pytest.approx(1, abs=1e-3)
 
 

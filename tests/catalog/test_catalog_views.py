@@ -55,20 +55,20 @@ def shown_selection(workdir, run=None):
     return shown
 
 
-def test_documents_are_all_ingested_ones_with_their_sources_columns(mini):
+def test_documents_are_all_ingested_ones_with_their_sources_columns(standing):
     """One row per ingested document, dropped ones too, with new ids, typed extra columns, no text."""
-    found = rows(mini.path, "SELECT * FROM documents")
+    found = rows(standing.path, "SELECT * FROM documents")
     truth = {
         d.uid: (d.new_id, d.source, f"domain-{d.source}", len(d.text), d.extra["edu"])
-        for d in mini.world.ingested
+        for d in standing.world.ingested
     }
     names = ("id", "source", "domain", "n_chars", "edu")
     assert {r["doc_uid"]: tuple(r[n] for n in names) for r in found} == truth
     assert {r["doc_uid"]: r["exact_hash"] for r in found} == {
-        d.uid: d.exact_hash.hex() for d in mini.world.ingested
+        d.uid: d.exact_hash.hex() for d in standing.world.ingested
     }
     assert not {"text", "reason"} & set(found[0])
-    kinds = dict(duckdb_types(mini.path, "documents"))
+    kinds = dict(duckdb_types(standing.path, "documents"))
     assert kinds["edu"] == "BIGINT"
     assert kinds["exact_hash"] == "BLOB"
 
@@ -148,35 +148,35 @@ def test_a_stage_that_sets_copies_plugs_in_by_one_entry(workdir, make_world):
     assert shown[lost.uid] == (False, "dedupe.exact", 0, 0.0, "dedupe.exact")
 
 
-def test_duplicates_rejects_tokens_and_texts_are_the_artifacts_rows(mini):
+def test_duplicates_rejects_tokens_and_texts_are_the_artifacts_rows(standing):
     """Views over one stage's files show all of their rows, empty files included."""
-    world = mini.world
+    world = standing.world
     lost = {d.uid: (d.keeper.uid, "exact", 1.0) for d in world.docs if d.keeper}
-    found = rows(mini.path, "SELECT * FROM duplicates")
+    found = rows(standing.path, "SELECT * FROM duplicates")
     assert {r["doc_uid"]: (r["keeper_uid"], r["kind"], r["jaccard"]) for r in found} == lost
-    found = rows(mini.path, "SELECT source, path, line, reason, detail FROM rejects")
+    found = rows(standing.path, "SELECT source, path, line, reason, detail FROM rejects")
     assert sorted(tuple(r.values()) for r in found) == sorted(world.rejects)
-    found = rows(mini.path, "SELECT * FROM tokens")
+    found = rows(standing.path, "SELECT * FROM tokens")
     assert {r["doc_uid"]: r["n_tokens"] for r in found} == {
         d.uid: d.n_tokens for d in world.docs if d.fate in ("kept", "empty", "too long")
     }
-    found = rows(mini.path, "SELECT * FROM texts")
+    found = rows(standing.path, "SELECT * FROM texts")
     assert {r["doc_uid"]: r["text"] for r in found} == {d.uid: d.text for d in world.ingested}
 
 
-def test_document_text_answers_alone_for_many_and_in_a_join(mini):
+def test_document_text_answers_alone_for_many_and_in_a_join(standing):
     """document_text is a table function, lateral too, and a scalar one; unknown gives nothing."""
-    doc = mini.world.ingested[3]
-    one = rows(mini.path, f"SELECT doc_uid, text FROM document_text({doc.uid})")
+    doc = standing.world.ingested[3]
+    one = rows(standing.path, f"SELECT doc_uid, text FROM document_text({doc.uid})")
     assert one == [{"doc_uid": doc.uid, "text": doc.text}]
-    assert rows(mini.path, "SELECT * FROM document_text(1)") == []
-    truth = {d.uid: d.text for d in mini.world.ingested if d.source == "books"}
+    assert rows(standing.path, "SELECT * FROM document_text(1)") == []
+    truth = {d.uid: d.text for d in standing.world.ingested if d.source == "books"}
     for sql in (
         "SELECT doc_uid, document_text(doc_uid) AS text FROM documents WHERE source = 'books'",
         "SELECT t.* FROM documents d, document_text(d.doc_uid) t WHERE source = 'books'",
         "SELECT doc_uid, text FROM documents JOIN texts USING (doc_uid) WHERE source = 'books'",
     ):
-        assert {r["doc_uid"]: r["text"] for r in rows(mini.path, sql)} == truth
+        assert {r["doc_uid"]: r["text"] for r in rows(standing.path, sql)} == truth
 
 
 @pytest.mark.parametrize("flat", [False, True])
@@ -351,42 +351,49 @@ print(c.execute("SELECT text FROM document_text(CAST(? AS BIGINT))", [sys.argv[2
 """
 
 
-def test_a_plain_client_elsewhere_reads_everything(mini, tmp_path):
+def test_a_plain_client_elsewhere_reads_everything(standing, tmp_path):
     """Another process, in another folder, without Drystone, answers from the same file."""
-    doc = mini.world.ingested[0]
+    doc = standing.world.ingested[0]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    command = [sys.executable, "-I", "-c", PLAIN, str(mini.path / "catalog.duckdb"), str(doc.uid)]
+    command = [
+        sys.executable,
+        "-I",
+        "-c",
+        PLAIN,
+        str(standing.path / "catalog.duckdb"),
+        str(doc.uid),
+    ]
     out = subprocess.run(command, cwd=elsewhere, capture_output=True, check=True).stdout.decode()
     kept, placed, text = out.splitlines()
-    assert int(kept) == sum(d.fate == "kept" for d in mini.world.docs)
-    assert int(placed) == len(mini.world.placements())
+    assert int(kept) == sum(d.fate == "kept" for d in standing.world.docs)
+    assert int(placed) == len(standing.world.placements())
     assert text == doc.text
 
 
-def test_the_file_has_the_oldest_storage_version(mini):
+def test_the_file_has_the_oldest_storage_version(standing):
     """Format 64, which every DuckDB from 0.10 on reads; nothing of a log is left beside it."""
-    content = (mini.path / "catalog.duckdb").read_bytes()
+    content = (standing.path / "catalog.duckdb").read_bytes()
     assert STORAGE_VERSION == "v1.0.0"
     assert content[8:12] == b"DUCK"
     assert int.from_bytes(content[12:20], "little") == 64
-    assert [p.name for p in mini.path.glob("*catalog*")].count("catalog.duckdb.wal") == 0
+    assert [p.name for p in standing.path.glob("*catalog*")].count("catalog.duckdb.wal") == 0
 
 
-def test_tables_hold_nothing_that_old_clients_cannot_read(mini):
+def test_tables_hold_nothing_that_old_clients_cannot_read(standing):
     """No key, which makes an index, and no list, map or struct: 0.10 and 1.0 fail on them."""
-    tables = rows(mini.path, "SELECT * FROM duckdb_tables() WHERE database_name = 'catalog'")
+    tables = rows(standing.path, "SELECT * FROM duckdb_tables() WHERE database_name = 'catalog'")
     assert {t["table_name"] for t in tables} == {"runs", "stages", "artifacts"}
     assert all(not t["has_primary_key"] and t["index_count"] == 0 for t in tables)
     for table in tables:
-        kinds = {kind for _, kind in duckdb_types(mini.path, table["table_name"])}
+        kinds = {kind for _, kind in duckdb_types(standing.path, table["table_name"])}
         assert kinds <= {"VARCHAR", "BIGINT", "INTEGER", "DOUBLE", "BOOLEAN", "TIMESTAMP"}
 
 
-def test_the_catalog_holds_no_text(mini):
+def test_the_catalog_holds_no_text(standing):
     """Texts stay in the artifacts: none is in the file."""
-    content = (mini.path / "catalog.duckdb").read_bytes()
-    for doc in mini.world.docs:
+    content = (standing.path / "catalog.duckdb").read_bytes()
+    for doc in standing.world.docs:
         assert not doc.text or doc.text.encode() not in content
 
 
