@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow.parquet as pq
+
 from pipelines.formats.find import FoundFile
 from pipelines.formats.inspect import BLOCK_BYTES, FileFacts, inspect_files
 from pipelines.formats.stream import Compression, is_remote
@@ -143,7 +145,10 @@ def list_parts(
 
 
 def refuse_shared_addresses(parts: Iterable[SourcePart]) -> None:
-    """Check that no two parts hash to one address; later parts of compressed files are not known yet.
+    """Check that no two parts hash to one address.
+
+    The later parts of a compressed file or a huge row group are known when it has been read; see
+    :func:`refuse_shared_shards`.
 
     Raises:
         RecordError: two parts have one address.
@@ -161,6 +166,28 @@ def refuse_shared_addresses(parts: Iterable[SourcePart]) -> None:
     for uid, label in documents.items():
         if uid >> ROW_BITS in shards:
             _claim(shards, uid >> ROW_BITS, label)
+
+
+def refuse_shared_shards(shards: Iterable[Path]) -> None:
+    """Check that no two files of an ingest artifact are of one shard, by their names.
+
+    Raises:
+        RecordError: two parts, of two source files, have one address.
+    """
+    seen: dict[str, Path] = {}
+    for path in sorted(shards):
+        other = seen.setdefault(path.name[:10], path)
+        if other is not path:
+            first, second = (_origin(file) for file in (other, path))
+            raise RecordError(
+                f"{first} and {second} have one address, {path.name[:10]}; rename one of the files"
+            )
+
+
+def _origin(shard: Path) -> str:
+    columns = ["source", "source_path"]
+    table = pq.read_table(shard, columns=columns, use_threads=False).slice(0, 1)
+    return f"{table['source_path'][0]} of source {str(table['source'][0])!r}"
 
 
 def _claim(taken: dict[int, str], address: int, label: str) -> None:

@@ -16,6 +16,8 @@ Format = Literal["jsonl", "parquet", "txt", "md"]
 DEFAULT_ID = "id"
 """The id column of sources that name none; a record without it is named by its place."""
 
+DEFAULT_LANG = "lang"
+
 RESERVED_COLUMNS = frozenset(
     [
         "doc_uid",
@@ -52,7 +54,7 @@ class SourceSettings:
     id: Annotated[str, MinLen(1)] = DEFAULT_ID
     """Column or key of the id; without an `id` a record is named `path#row` (from 1), without one
     of another name it is rejected."""
-    lang: Annotated[str, MinLen(1)] = "lang"
+    lang: Annotated[str, MinLen(1)] = DEFAULT_LANG
     """Column or key of the language."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """Further columns to keep: name in the catalog = name in the input."""
@@ -105,6 +107,28 @@ def list_files(source: SourceSettings) -> list[SourceFile]:
     if not found:
         raise RecordError(f"source {source.name!r}: {source.path} names no file; correct the path")
     return [_source_file(source, file) for file in found]
+
+
+def refuse_absent_columns(source: SourceSettings, documents: int, found: Mapping[str, int]) -> None:
+    """Check that the columns which a source's settings name occur in its documents.
+
+    Args:
+        source: the settings.
+        documents: how many documents the source gave.
+        found: how many of them have a value in ``lang`` and in each of the source's columns.
+
+    Raises:
+        RecordError: a named column has no value in any document.
+    """
+    named = {name: f"columns.{name} = {key!r}" for name, key in source.columns.items()}
+    if source.lang != DEFAULT_LANG:
+        named["lang"] = f"lang = {source.lang!r}"
+    absent = [label for name, label in named.items() if not found.get(name, 0)]
+    if documents and absent:
+        raise RecordError(
+            f"source {source.name!r}: none of its {documents} documents has a value for "
+            f"{', '.join(absent)}; correct the name or leave it out"
+        )
 
 
 _SUFFIXES: dict[str, Format] = {

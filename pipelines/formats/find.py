@@ -83,7 +83,7 @@ def _walk(folder: str, names: Sequence[str], relative: str) -> Iterator[tuple[st
     try:
         with os.scandir(folder) as listing:
             entries = list(listing)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
         raise RecordError(f"cannot list {folder}: {error.strerror}; make it readable") from error

@@ -19,7 +19,7 @@ class LineBlock:
     number: int
     """Number of the first line in the file, from 1."""
     lines: list[bytes | None]
-    """Their bytes, without line feeds but for an only line; None for a line over MAX_LINE_BYTES."""
+    """Their bytes without line feeds; None for a line over MAX_LINE_BYTES."""
     broken: StreamBreak | None = None
     """Why the stream ends after these lines; the line it breaks in is not among them."""
 
@@ -100,8 +100,8 @@ class _Cut:
         if self.held:
             begin = chunk.find(b"\n") + 1
             if begin:
-                self._hold(chunk[:begin])
-                size = self.held
+                self._hold(chunk[: begin - 1])
+                size = self.held + 1
                 yield from self._blocks([self.pending()], size)
         end = chunk.rfind(b"\n") + 1
         while begin < end:

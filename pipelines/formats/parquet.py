@@ -100,7 +100,10 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _parse(batch: pa.RecordBatch, row: int, fields: Fields) -> Rows:
     """Turn some rows, the first of them row ``row`` of the file from 0, into rows and rejects."""
     numbers = np.arange(row + 1, row + 1 + len(batch))
-    named = dict(zip(batch.schema.names, batch.columns, strict=True))
+    named = {
+        name: _storage(column)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    }
     rejects: list[Reject] = []
     good = np.ones(len(batch), bool)
     for name, column in named.items():
@@ -129,8 +132,19 @@ def _parse(batch: pa.RecordBatch, row: int, fields: Fields) -> Rows:
     )
 
 
+def _storage(column: pa.Array) -> pa.Array:
+    """Return a column in a type that Arrow's kernels know: extensions as what they store, no views."""
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
+    if pa.types.is_string_view(column.type):
+        return column.cast(pa.large_string())
+    if pa.types.is_binary_view(column.type):
+        return column.cast(pa.large_binary())
+    return column
+
+
 def _as_text(column: pa.Array) -> pa.Array | None:
-    """Return a column of any string or binary type as strings, None for another type."""
+    """Return a column of a string or binary type as strings, None for another type."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.dictionary_decode()
@@ -139,8 +153,6 @@ def _as_text(column: pa.Array) -> pa.Array | None:
         return pa.nulls(len(column), pa.string())
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return column
-    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        return column.cast(pa.large_binary()).cast(pa.large_string(), safe=False)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         wide = pa.types.is_large_binary(kind)
         return column.cast(pa.large_string() if wide else pa.string(), safe=False)

@@ -135,14 +135,6 @@ class RejectWriter:
         self._writer.write_table(pa.table(arrays, schema=REJECT_SCHEMA), count)
 
 
-def write_small(path: Path, table: pa.Table, *, kind: str) -> FileEntry:
-    """Write a small table atomically; the same table gives the same bytes."""
-    temporary = _temporary(path)
-    pq.write_table(table.combine_chunks(), temporary, compression="zstd", compression_level=1)
-    temporary.replace(path)
-    return FileEntry.of(path, rows=len(table), kind=kind)
-
-
 def _row_groups(n_bytes: np.ndarray) -> Iterable[tuple[int, int]]:
     """Yield the row groups as ranges of rows: as long as bytes and rows allow, at least one row."""
     ends = np.cumsum(n_bytes, dtype=np.int64)
