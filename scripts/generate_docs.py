@@ -161,6 +161,7 @@ def _command_section(name: str, command: Any) -> str:
     options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
     words = [p.metavar if p.required else f"[{p.metavar}]" for p in arguments]
     words = [word.replace("[[", "[").replace("]]", "]") for word in words]
+    words = [f"{p.opts[0]} {p.metavar}" for p in options if p.required] + words
     usage = " ".join(["drystone", name, *(["[OPTIONS]"] if options else []), *words])
     lines = [f"## `drystone {name}`", "", "```", usage, "```", ""]
     lines += [inspect.cleandoc(command.help or ""), ""]
