@@ -209,11 +209,13 @@ def _assemble(
     """Return the full rows of long documents, then the fitted remainders, in row order."""
     long = np.flatnonzero(n_tokens >= seq_len)
     long = long[taking_order(order[long])]
-    full = int((n_tokens[long] // seq_len).sum(dtype=np.int64))
+    windows = n_tokens[long] // np.int32(seq_len)
+    full = int(windows.sum(dtype=np.int64))
     total = full + len(fitted.index)
     row, document = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64)
     start, length = np.empty(total, dtype=np.int32), np.empty(total, dtype=np.int32)
-    _lay_full(long, n_tokens, seq_len, row, document, start, length)
+    row[:full], length[:full] = np.arange(full), seq_len
+    _lay_full(long, windows, seq_len, document, start)
     cursor = full + np.cumsum(fitted.pieces) - fitted.pieces
     _scatter(fitted.index, fitted.rest, fitted.row_of, cursor, document)
     cut = np.packbits(n_tokens > seq_len, bitorder="little")
@@ -231,15 +233,14 @@ def _rank(n_tokens, seq_len, rank, by_rank):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _lay_full(long, n_tokens, seq_len, row, document, start, length):  # type: ignore[no-untyped-def]
+def _lay_full(long, windows, seq_len, document, start):  # type: ignore[no-untyped-def]
     """Cut the full windows of long documents, each a row of its own."""
     at = 0
-    for d in long:
-        for window in range(n_tokens[d] // seq_len):
-            row[at] = at
+    for i in range(len(long)):
+        d = long[i]
+        for window in range(windows[i]):
             document[at] = d
             start[at] = window * seq_len
-            length[at] = seq_len
             at += 1
 
 

@@ -7,6 +7,7 @@ import sys
 import tracemalloc
 from dataclasses import replace
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from packing.format import ShardError
 from packing.lengths import fewest_rows
 from transforms.record import mix64
 
+compiled = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs compiled kernels")
 STRATEGIES = ("best_fit", "online", "concat")
 lengths_and_window = st.integers(2, 40).flatmap(
     lambda c: st.tuples(
@@ -44,8 +46,11 @@ def check(pieces: Pieces, lengths: list[int], settings: PackSettings) -> None:
     assert np.array_equal(np.unique(pieces.row), np.arange(pieces.rows))
     assert (np.diff(pieces.row) >= 0).all()
     assert (pieces.length > 0).all()
-    tokens = pieces.row_tokens()
-    assert (tokens <= settings.seq_len).all()
+    assert (pieces.row_tokens() <= settings.seq_len).all()
+    squares = [0] * pieces.rows
+    for row, n in zip(pieces.row.tolist(), pieces.length.tolist(), strict=True):
+        squares[row] += n * n
+    assert pieces.row_squares().tolist() == squares
     if settings.max_docs_per_row and len(pieces.row):
         assert np.bincount(pieces.row).max() <= settings.max_docs_per_row
     end = dict.fromkeys(range(len(lengths)), 0)
@@ -224,6 +229,7 @@ def test_adversarial_lengths(name: str, strategy: str) -> None:
         assert fit(ADVERSARIAL[name], settings).rows == fewest
 
 
+@compiled
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_many_documents_of_one_token(strategy: str) -> None:
     """10^5 documents of one token fill their rows, and a limit of pieces closes rows early."""
@@ -239,6 +245,7 @@ def log_normal(n: int, median: float, sigma: float) -> np.ndarray:
     return np.clip(median * np.exp(sigma * draw), 16, 524_288).astype(np.int32)
 
 
+@compiled
 @pytest.mark.parametrize(
     ("median", "sigma"), [(480, 1.25), (700, 1.5), (110_000, 0.6)], ids=["web", "code", "book"]
 )
@@ -251,6 +258,7 @@ def test_rows_stay_at_the_bound(median: float, sigma: float) -> None:
     assert pieces.row_tokens().sum(dtype=np.int64) == lengths.sum(dtype=np.int64)
 
 
+@compiled
 def test_a_limit_of_pieces_costs_little() -> None:
     """With room for twice the mean count, best-fit still packs within 0.5 % of the bound."""
     lengths = log_normal(50_000, 480, 1.25)
@@ -260,6 +268,7 @@ def test_a_limit_of_pieces_costs_little() -> None:
     assert pieces.rows <= 1.005 * fewest_rows(lengths, 32768, 64)
 
 
+@compiled
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_memory_is_bounded_by_documents(strategy: str) -> None:
     """At most 100 bytes a document, result included and arguments not."""
