@@ -76,6 +76,18 @@ class StepBatch:
     """The state after this step: save it with the weights that this step made."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A decoded row group, cut down to the rows one rank reads."""
+
+    first: int
+    """Place in the shards of the group's first row."""
+    stop: int
+    places: Int64
+    """Places in the shards of the rows that are kept, ascending."""
+    rows: RowGroup
+
+
 class PackedReader:
     """Reads the packed rows of a dataset by step, rank and world size.
 
@@ -138,7 +150,8 @@ class PackedReader:
         self._prefetch = prefetch
         self._memory_bytes = memory_bytes
         self._open: OrderedDict[int, ShardFile] = OrderedDict()
-        self._groups: OrderedDict[tuple[int, int], tuple[Int64, RowGroup]] = OrderedDict()
+        self._groups: OrderedDict[tuple[int, int], _Held] = OrderedDict()
+        self._last: _Held | None = None
         self._held_for: tuple[int, int] = (-1, 0)
         self._owned = np.empty(0, np.int64)
         self._lock = threading.Lock()
@@ -315,6 +328,7 @@ class PackedReader:
                 file.close()
             self._open.clear()
             self._groups.clear()
+            self._last = None
 
     def __enter__(self) -> Self:
         return self
@@ -326,6 +340,7 @@ class PackedReader:
         """Remember whose rows decoded groups are kept for."""
         if self._held_for != (rank, world):
             self._groups.clear()
+            self._last = None
             self._held_for = (rank, world)
             self._owned = self._schedule.owned(rank, world)
 
@@ -349,43 +364,49 @@ class PackedReader:
         parts = []
         at = 0
         while at < len(rows):
-            places, group = self._group_of(int(rows[at]))
+            held = self._group_of(int(rows[at]))
             # The longest run of wanted rows that stand next to each other in this group.
-            first = int(np.searchsorted(places, rows[at]))
-            run = min(len(rows) - at, len(places) - first)
-            same = rows[at : at + run] == places[first : first + run]
+            first = int(np.searchsorted(held.places, rows[at]))
+            run = min(len(rows) - at, len(held.places) - first)
+            same = rows[at : at + run] == held.places[first : first + run]
             n = run if same.all() else int(np.argmin(same))
-            parts.append(group.slice(first, first + n))
+            parts.append(held.rows.slice(first, first + n))
             at += n
         found = RowGroup.concat(parts)
-        if not np.array_equal(found.row_id, self._row_id[rows]):
+        if not (found.row_id == self._row_id[rows]).all():
             raise ShardError(
                 f"{self.folder.path}: the shards hold rows {found.row_id[:3].tolist()}… where "
                 f"the plan expects {self._row_id[rows][:3].tolist()}…; restore the folder"
             )
         return found
 
-    def _group_of(self, row: int) -> tuple[Int64, RowGroup]:
+    def _group_of(self, row: int) -> _Held:
         """Return the decoded group that holds a row, as far as this rank needs it."""
+        if self._last is not None and self._last.first <= row < self._last.stop:
+            return self._last
         index = int(np.searchsorted(self._file_bounds, row, "right")) - 1
         file = self._file(index)
         inside = row - int(self._file_bounds[index])
         number = int(np.searchsorted(file.group_bounds, inside, "right")) - 1
         key = (index, number)
-        if key in self._groups:
-            self._groups.move_to_end(key)
-            return self._groups[key]
-        first, stop = (file.group_bounds[number : number + 2] + self._file_bounds[index]).tolist()
+        if key not in self._groups:
+            self._groups[key] = self._decoded(file, number, int(self._file_bounds[index]))
+            size = sum(held.rows.nbytes for held in self._groups.values())
+            while size > self._memory_bytes and len(self._groups) > 1:
+                size -= self._groups.popitem(last=False)[1].rows.nbytes
+        self._groups.move_to_end(key)
+        self._last = self._groups[key]
+        return self._last
+
+    def _decoded(self, file: ShardFile, number: int, base: int) -> _Held:
+        """Read a group and keep what this rank needs of it."""
+        first, stop = (file.group_bounds[number : number + 2] + base).tolist()
         group = file.read(number)
         a, b = np.searchsorted(self._owned, [first, stop])
         places = self._owned[a:b]
         if len(places) < stop - first:
             group = RowGroup.concat([group.slice(i, i + 1) for i in (places - first).tolist()])
-        self._groups[key] = places, group
-        held = sum(g.nbytes for _, g in self._groups.values())
-        while held > self._memory_bytes and len(self._groups) > 1:
-            held -= self._groups.popitem(last=False)[1][1].nbytes
-        return places, group
+        return _Held(first, stop, places, group)
 
     def _file(self, index: int) -> ShardFile:
         """Return an open shard."""

@@ -152,8 +152,11 @@ class RowGroup:
             return parts[0]
         if not parts:
             return cls.empty()
-        names = [f.name for f in fields(RowGroup) if f.name != "loss_spans"]
-        columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
+        columns = {
+            name: np.concatenate([getattr(p, name) for p in parts])
+            for name in _COLUMNS
+            if name != "loss_spans"
+        }
         spans = None
         if any(part.loss_spans is not None for part in parts):
             spans = LossSpans.concat([p.loss_spans or LossSpans.none(p.n_rows) for p in parts])
@@ -163,6 +166,9 @@ class RowGroup:
     def nbytes(self) -> int:
         """Bytes of the columns."""
         return sum(getattr(self, f.name).nbytes for f in fields(RowGroup) if f.name != "loss_spans")
+
+
+_COLUMNS = tuple(f.name for f in fields(RowGroup))
 
 
 @dataclass(frozen=True)
@@ -197,7 +203,7 @@ class MicroBatch(RowGroup):
     @classmethod
     def of(cls, rows: RowGroup, **place: Any) -> Self:
         """Return rows as a micro-batch at a place of the plan."""
-        return cls(**{f.name: getattr(rows, f.name) for f in fields(RowGroup)}, **place)
+        return cls(**{name: getattr(rows, name) for name in _COLUMNS}, **place)
 
     @cached_property
     def loss_weights(self) -> Float32:

@@ -76,6 +76,8 @@ class Schedule:
     """[slots + 1] rows of each slot."""
     step_bounds: Int64
     """[steps + 1] slots of each step."""
+    shared: int
+    """The most ranks that share a row; 1 where none is shared."""
 
     @classmethod
     def of(cls, plan: Plan, shard_order: Int64) -> Self:
@@ -120,6 +122,7 @@ class Schedule:
             slot[slots],
             np.append(slots, len(rank)),
             np.append(steps, len(slots)),
+            int(cp.max(initial=1)),
         )
 
     @property
@@ -143,9 +146,9 @@ class Schedule:
             )
         if not 0 <= rank < world:
             raise ShardError(f"rank {rank} is outside [0, {world}); ranks count from 0")
-        if world != self.info.dp and (self.cp > 1).any():
+        if world != self.info.dp and self.shared > 1:
             raise ShardError(
-                f"rows of this plan are shared by up to {self.cp.max()} ranks, so only its own "
+                f"rows of this plan are shared by up to {self.shared} ranks, so only its own "
                 f"world size {self.info.dp} can read it, not {world}; use drystone replan --dp"
             )
 
@@ -158,14 +161,19 @@ class Schedule:
         self.check_world(rank, world)
         if not 0 <= step < self.n_steps:
             raise ShardError(f"step {step} is outside the plan's steps 0 to {self.n_steps - 1}")
-        found = []
+        found: list[tuple[int, Int64, Int16 | None]] = []
         for index in range(int(self.step_bounds[step]), int(self.step_bounds[step + 1])):
             a, b = int(self.slot_bounds[index]), int(self.slot_bounds[index + 1])
-            mine = a + np.flatnonzero(self._mine(slice(a, b), rank, world))
-            cp = self.cp[mine]
-            found.append(
-                (int(self.slot_number[index]), self.rows[mine], cp if (cp > 1).any() else None)
-            )
+            if self.shared == 1 and b - a == self.info.slot_rows:
+                # A full slot has one row on every lane, in their order.
+                per_rank = (b - a) // world
+                mine: slice | Int64 = slice(a + rank * per_rank, a + (rank + 1) * per_rank)
+            else:
+                mine = a + np.flatnonzero(self._mine(slice(a, b), rank, world))
+            cp = self.cp[mine] if self.shared > 1 else None
+            if cp is not None and (cp == 1).all():
+                cp = None
+            found.append((int(self.slot_number[index]), self.rows[mine], cp))
         return found
 
     def owned(self, rank: int, world: int) -> Int64:
