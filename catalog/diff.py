@@ -10,7 +10,7 @@ import duckdb
 
 from catalog.store import (
     CATALOG_FILE,
-    CatalogError,
+    QueryError,
     fetch,
     open_catalog,
     quote_name,
@@ -75,7 +75,8 @@ def diff(workdir: Path, run_a: str, run_b: str, examples: int = 10) -> RunDiff:
         examples: documents shown of each kind of change.
 
     Raises:
-        CatalogError: there is no catalog, or it does not know one of the runs.
+        CatalogError: there is no catalog.
+        QueryError: it does not know one of the runs.
     """
     with open_catalog(workdir) as connection:
         a, b = (_run(connection, workdir, run) for run in (run_a, run_b))
@@ -120,7 +121,7 @@ def _changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any,
 def _run(connection: duckdb.DuckDBPyConnection, workdir: Path, run: str) -> Row:
     rows = to_json_rows(fetch(connection, "SELECT * FROM runs WHERE run_id = $run", {"run": run}))
     if not rows:
-        raise CatalogError(
+        raise QueryError(
             f"{workdir / CATALOG_FILE}: no run {run!r}; list them with: "
             'drystone query "SELECT run_id, name, finished FROM runs"'
         )

@@ -82,7 +82,8 @@ def explain(
         The explanation; its ``found`` is false where no document, or more than one, has the id.
 
     Raises:
-        CatalogError: there is no catalog, no such run, or no run ended well.
+        CatalogError: there is no catalog, or no run ended well.
+        QueryError: there is no such run.
     """
     with open_catalog(workdir, run) as connection:
         lookup = Lookup(connection, run)

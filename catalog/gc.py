@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from catalog.ingest import rebuild
-from catalog.store import CatalogError
+from catalog.store import CatalogError, QueryError
 from catalog.workdir import Artifact, Run, read_artifacts, read_runs
 
 _DOOMED = ".removed-"
@@ -41,10 +41,11 @@ def collectable(workdir: Path, keep_runs: int = 1) -> list[Collectable]:
         Folders in order of their names.
 
     Raises:
-        CatalogError: ``keep_runs`` is below 1, no run ended well, or a record is damaged.
+        CatalogError: no run ended well, or a record is damaged.
+        QueryError: ``keep_runs`` is below 1.
     """
     if keep_runs < 1:
-        raise CatalogError(f"keep_runs is {keep_runs}; at least 1 run stays")
+        raise QueryError(f"keep_runs is {keep_runs}; at least 1 run stays")
     workdir = workdir.absolute()
     runs = read_runs(workdir)
     ended = [run for run in runs if run.status == "ok"]

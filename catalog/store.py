@@ -1,6 +1,8 @@
 """Opening the catalog: read-only connections, queries, named queries, plain JSON rows."""
 
 import re
+import tempfile
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -83,7 +85,8 @@ def open_catalog(workdir: Path, run: str | None = None) -> Iterator[duckdb.DuckD
         run: id of the run that the views show; default: the newest one that ended well.
 
     Raises:
-        CatalogError: there is no catalog, it cannot be read, or it does not hold the run.
+        CatalogError: there is no catalog, it cannot be read, or the run's artifacts are gone.
+        QueryError: there is no such run, or it failed.
     """
     path = workdir / CATALOG_FILE
     if not path.is_file():
@@ -95,6 +98,9 @@ def open_catalog(workdir: Path, run: str | None = None) -> Iterator[duckdb.DuckD
         try:
             connection.execute(f"ATTACH {quote(str(path))} AS {_DATABASE} (READ_ONLY)")
             connection.execute("SET TimeZone = 'UTC'")
+            # What does not fit in memory would else go to a folder below the current one.
+            spill = Path(tempfile.gettempdir()) / f"drystone-query-{uuid.uuid4().hex}"
+            connection.execute(f"SET temp_directory = {quote(str(spill))}")
         except duckdb.Error as error:
             raise CatalogError(
                 f"{path}: not a readable catalog ({_first_line(error)}); "
@@ -124,7 +130,8 @@ def query(
         All rows. Sums of integers are decimals of scale 0, as DuckDB computes them.
 
     Raises:
-        CatalogError: the catalog or the run is not there, or the statement fails.
+        CatalogError: there is no catalog, or a file that it names cannot be read.
+        QueryError: there is no such run, or the statement is wrong.
     """
     _refuse_writing(sql)
     with open_catalog(workdir, run) as connection:
@@ -137,7 +144,8 @@ def fetch(
     """Run one statement on an open catalog.
 
     Raises:
-        CatalogError: the statement fails.
+        CatalogError: a file that the catalog names cannot be read.
+        QueryError: the statement is wrong.
     """
     try:
         relation = connection.sql(sql, params=dict(parameters) if parameters else None)
@@ -169,7 +177,7 @@ def named_query(name: str) -> NamedQuery:
     """Return one of the queries that ship with the package.
 
     Raises:
-        CatalogError: there is none of this name.
+        QueryError: there is none of this name.
     """
     known = named_queries()
     if name in known:
@@ -205,9 +213,7 @@ def _schema_of(connection: duckdb.DuckDBPyConnection, path: Path, run: str) -> s
         raise QueryError(f"{path}: no run {run!r}; {remedy}")
     status, available = found
     if status != "ok":
-        raise CatalogError(
-            f"{path}: run {run} {status} and has no views; choose one that ended well"
-        )
+        raise QueryError(f"{path}: run {run} {status} and has no views; choose one that ended well")
     if not available:
         raise CatalogError(
             f"{path}: artifacts of run {run} were removed, so it has no views; run its recipe again"

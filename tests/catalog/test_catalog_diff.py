@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from catalog.diff import diff, flatten
 from catalog.ingest import rebuild
-from catalog.store import CatalogError
+from catalog.store import QueryError
 
 
 def test_flattening_names_every_leaf():
@@ -140,5 +140,5 @@ def test_a_failed_run_is_compared_without_documents(mini):
     found = diff(mini.path, mini.run_id, "bad")
     assert found.documents is None
     assert found.stages["ingest"] == (mini.stages["ingest"],) * 2
-    with pytest.raises(CatalogError, match="no run 'nix'; list them with"):
+    with pytest.raises(QueryError, match="no run 'nix'; list them with"):
         diff(mini.path, mini.run_id, "nix")

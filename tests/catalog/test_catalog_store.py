@@ -15,6 +15,7 @@ from catalog.ingest import rebuild
 from catalog.parquet import scan
 from catalog.store import (
     CatalogError,
+    QueryError,
     find_workdir,
     named_queries,
     named_query,
@@ -121,8 +122,8 @@ def test_what_would_write_is_refused(standing, sql, monkeypatch, tmp_path):
     ],
 )
 def test_wrong_queries_are_explained(standing, sql, message):
-    """DuckDB's own message comes through as a CatalogError."""
-    with pytest.raises(CatalogError, match=message):
+    """DuckDB's own message comes through as a QueryError: the question is wrong."""
+    with pytest.raises(QueryError, match=message):
         query(standing.path, sql)
 
 
