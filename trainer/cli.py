@@ -65,7 +65,7 @@ def _train(path: Path, config: TrainerConfig, stop: StopRequest) -> int:
     progress.say(f"done: {Path(config.out) / 'metrics.jsonl'}, checkpoint-{outcome.step} beside it")
     if outcome.run is not None:
         query = "select * from training order by step desc limit 5"
-        workdir = str(outcome.run.parent.parent)
+        workdir = str(outcome.run.workdir)
         progress.say(f"next: {shlex.join(['drystone', 'query', query, '--workdir', workdir])}")
     else:
         progress.say(f"next: raise training.steps and {again}")

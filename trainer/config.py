@@ -148,7 +148,8 @@ class TrainerConfig:
     """What ``drystone train CONFIG.toml`` is told."""
 
     dataset: str
-    """Folder of a packed dataset. Relative paths start at the current folder."""
+    """Folder of a packed dataset, or a work directory, which stands for the dataset of its newest
+    run. Relative paths start at the current folder."""
     out: str
     """Folder for metrics and checkpoints."""
     seed: Annotated[int, AtLeast(0)] = 0
@@ -177,14 +178,6 @@ class TrainerConfig:
                     "lr_scheduler.min_lr",
                     f"{self.lr_scheduler.min_lr} is above optimizer.lr = {self.optimizer.lr}; "
                     "use a smaller one",
-                )
-            )
-        if self.lr_scheduler.warmup_steps > self.training.steps:
-            found.append(
-                Problem(
-                    "lr_scheduler.warmup_steps",
-                    f"{self.lr_scheduler.warmup_steps} is more than training.steps = "
-                    f"{self.training.steps}; use fewer",
                 )
             )
         return found

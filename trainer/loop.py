@@ -21,6 +21,7 @@ from trainer import checkpoint
 from trainer.config import TrainerConfig
 from trainer.geometry import weight_count
 from trainer.gradients import step_gradients
+from trainer.lineage import PipelineRun, find_dataset, run_of
 from trainer.metrics import Events, MetricsFile, StepMetrics
 from trainer.model import DTYPES, Decoder
 from trainer.optim import build_optimizer, learning_rate
@@ -44,8 +45,8 @@ class Outcome:
     """Steps done."""
     finished: bool
     """Whether these are all steps of the run."""
-    run: Path | None
-    """Folder of the pipeline run that made the dataset, if it lies in a work directory."""
+    run: PipelineRun | None
+    """The pipeline run that made the dataset, if it lies in a work directory."""
 
 
 def train(config: TrainerConfig, ranks: Ranks, progress: Progress, stop: StopRequest) -> Outcome:
@@ -57,10 +58,11 @@ def train(config: TrainerConfig, ranks: Ranks, progress: Progress, stop: StopReq
         TrainingError: no step had a finite loss for too long, or memory ran out.
     """
     _make_deterministic()
-    with PackedReader(config.dataset) as reader:
+    dataset = find_dataset(config.dataset)
+    with PackedReader(dataset) as reader:
         if not reader.n_steps:
             raise ShardError(
-                f"{config.dataset}: has no row to train on; build a dataset of more documents"
+                f"{dataset}: has no row to train on; build a dataset of more documents"
             )
         run = Run(config, reader, ranks, progress)
         return run.go(stop)
@@ -79,7 +81,8 @@ class Run:
         self.state = reader.initial_state()
         self.saved = 0
         """The step of the newest checkpoint."""
-        self.events = Events(config.dataset, self.out)
+        made_by = run_of(reader.folder.path) if reader.folder.local else None
+        self.events = Events(made_by, self.out)
 
     def go(self, stop: StopRequest) -> Outcome:
         """Build or restore the model and train it to the last step or a stop."""
@@ -123,8 +126,8 @@ class Run:
             f"ranks {self.ranks.world}"
         )
         say(
-            f"data: {reader.n_rows:,} rows of up to {reader.seq_len} tokens, {reader.n_steps:,} "
-            f"steps an epoch; {config.training.steps:,} steps are "
+            f"data: {reader.folder.path}: {reader.n_rows:,} rows of up to {reader.seq_len} tokens, "
+            f"{reader.n_steps:,} steps an epoch; {config.training.steps:,} steps are "
             f"{config.training.steps / reader.n_steps:.3g} epochs"
         )
         if found is not None:

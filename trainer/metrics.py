@@ -3,10 +3,11 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+from trainer.lineage import PipelineRun
 
 METRICS_FILE = "metrics.jsonl"
 EVENTS_FILE = "training.jsonl"
@@ -81,17 +82,17 @@ def _is_before(line: bytes, step: int) -> bool:
 class Events:
     """Events of a run, appended to ``<workdir>/runs/<run_id>/training.jsonl``.
 
-    The run is the newest one that ended well and made the dataset. A dataset outside a work
-    directory has no such file, and nothing is written.
+    The catalog shows them as ``training``. A dataset outside a work directory has no run, and
+    nothing is written.
 
     Args:
-        dataset: folder of the dataset.
+        run: the run that made the dataset.
         out: folder of the training run.
     """
 
-    def __init__(self, dataset: str, out: Path) -> None:
+    def __init__(self, run: PipelineRun | None, out: Path) -> None:
         self.out = str(out.absolute())
-        self.run = run_of(Path(dataset).absolute())
+        self.run = run
 
     def add(self, step: int, event: str, rows: Iterable[int] = ()) -> None:
         """Append an event, one line per row involved, or one without a row.
@@ -103,37 +104,14 @@ class Events:
         """
         if self.run is None:
             return
-        common = {"run_id": self.run.name, "out": self.out, "step": step, "event": event}
+        common = {"run_id": self.run.folder.name, "out": self.out, "step": step, "event": event}
         ids: list[int | None] = [*rows] or [None]
         lines = [json.dumps({**common, "row_id": row}) + "\n" for row in ids]
         # One write of an appending descriptor: lines of runs side by side do not mix.
-        handle = os.open(self.run / EVENTS_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        handle = os.open(
+            self.run.folder / EVENTS_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644
+        )
         try:
             os.write(handle, "".join(lines).encode())
         finally:
             os.close(handle)
-
-
-def run_of(dataset: Path) -> Path | None:
-    """Return the folder of the newest run that ended well and names this dataset, or None."""
-    workdir = dataset.parent.parent
-    found = [
-        (str(run.get("finished", "")), path.parent.name, path.parent)
-        for path, run in _runs(workdir)
-        if run.get("status") == "ok" and dataset.resolve() in _outputs(workdir, run)
-    ]
-    return max(found)[2] if found else None
-
-
-def _runs(workdir: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    for path in sorted(workdir.glob("runs/*/run.json")):
-        with contextlib.suppress(OSError, ValueError):
-            run = json.loads(path.read_bytes())
-            if isinstance(run, dict):
-                yield path, run
-
-
-def _outputs(workdir: Path, run: dict[str, Any]) -> set[Path]:
-    """Return the folders that a run names as its dataset or as a stage's artifact."""
-    named = [run.get("dataset"), *(stage.get("path") for stage in run.get("stages", []))]
-    return {(workdir / name).resolve() for name in named if name}

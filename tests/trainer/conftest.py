@@ -1,19 +1,19 @@
 """Small packed datasets, written by the shard writer, for the tests of the trainer."""
 
-from pathlib import Path
-
-import pytest
-
-pytest.importorskip("torch")
-
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from packing.format import PLAN_SCHEMA, DatasetInfo, stream_sha256
 from packing.rows import LossSpans, RowGroup, offsets_of
 from packing.writer import RowFileWriter, write_plan
+
+# One thread, in started processes too: the models are so small that more only wait for each other.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 SEQ_LEN = 32
 VOCAB = 53
@@ -136,19 +136,24 @@ def dataset(tmp_path_factory):
     )
 
 
-@pytest.fixture
-def write_config(dataset, tmp_path):
-    """Return a function that writes a configuration of a tiny model and gives its path."""
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """Compute in one thread, also where torch was loaded before this file."""
+    try:
+        import torch
+    except ImportError:
+        return
+    torch.set_num_threads(1)
 
-    def write(name="run", *, steps=12, interval=3, training="", head="", data=dataset):
-        path = tmp_path / f"{name}.toml"
-        path.write_text(
-            f"""
-dataset = "{data}"
-out = "{tmp_path / name}"
+
+def config_text(dataset, out, *, steps=12, interval=3, training="", head='dtype = "float32"'):
+    """Return the configuration of a tiny model."""
+    return f"""
+dataset = "{dataset}"
+out = "{out}"
 seed = 3
 device = "cpu"
-{head or 'dtype = "float32"'}
+{head}
 [model]
 layers = 2
 hidden = 32
@@ -167,7 +172,28 @@ warmup_steps = 3
 interval = {interval}
 keep_latest_k = 2
 """
-        )
+
+
+@pytest.fixture
+def write_config(dataset, tmp_path):
+    """Return a function that writes a configuration of a tiny model and gives its path."""
+
+    def write(name="run", *, data=dataset, **settings):
+        path = tmp_path / f"{name}.toml"
+        path.write_text(config_text(data, tmp_path / name, **settings))
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def finished_run(dataset, tmp_path_factory):
+    """The folder of a finished run of 12 steps; do not change it."""
+    from trainer.cli import main
+
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "train.toml").write_text(config_text(dataset, folder / "out"))
+    status = main([str(folder / "train.toml")])
+    if status:
+        pytest.fail(f"the run ended {status}")
+    return folder / "out"
