@@ -224,6 +224,8 @@ def _check(
             raise ShardError(
                 f"{len(cost)} costs but {len(array)} of {name}; pass one of each a row"
             )
+    if domain is not None and len(domain) and domain.min() < 0:
+        raise ShardError(f"row {domain.argmin()} has the domain {domain.min()}; they count from 0")
     wrong = np.flatnonzero(~((cost > 0) & np.isfinite(cost)))
     if len(wrong):
         raise ShardError(

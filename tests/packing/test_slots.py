@@ -233,6 +233,8 @@ def test_bad_rows_are_refused() -> None:
             plan_steps(bad, tokens, BalanceSettings(), 0)
     with pytest.raises(ShardError, match="4 costs but 3 of n_tokens"):
         plan_steps(cost, tokens[:3], BalanceSettings(), 0)
+    with pytest.raises(ShardError, match="row 1 has the domain -1"):
+        plan_steps(cost, tokens, BalanceSettings(), 0, np.array([0, -1, 2, 0], dtype=np.int16))
 
 
 def test_settings_that_do_not_divide_are_refused() -> None:
