@@ -121,12 +121,14 @@ def apply_ids(table: pa.Table, overlay: pa.Table) -> pa.Table:
     names = overlay["id"].combine_chunks().take(pa.array(places[found]))
     rejected = found.copy()
     rejected[found] = pc.is_null(names).to_numpy(zero_copy_only=False)
-    if "id" in table.column_names:
-        ids = pc.replace_with_mask(table["id"].combine_chunks(), pa.array(found), names)
-        number = table.column_names.index("id")
-        nullable = pa.field("id", pa.string(), nullable=bool(rejected.any()))
-        table = table.set_column(number, nullable, ids)
-    return table.filter(pa.array(~rejected)) if rejected.any() else table
+    stays = pa.array(~rejected)
+    kept = table.filter(stays) if rejected.any() else table
+    if "id" not in table.column_names:
+        return kept
+    ids = pc.replace_with_mask(table["id"].combine_chunks(), pa.array(found), names)
+    number = table.column_names.index("id")
+    # Rejected documents have no id; once they are gone the column is what it was, not nullable.
+    return kept.set_column(number, table.schema.field(number), ids.filter(stays))
 
 
 def _place_in_group(rows: pa.Table) -> npt.NDArray[np.int64]:

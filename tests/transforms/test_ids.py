@@ -107,3 +107,15 @@ def test_overlay_replaces_and_removes():
     assert apply_ids(table.select(["doc_uid"]), gone)["doc_uid"].to_pylist() == [9]
     assert apply_ids(table, overlay.slice(0, 0)) is table
     assert apply_ids(table, pa.table({"doc_uid": [77], "id": ["z"]})) is table
+
+
+def test_an_overlay_leaves_the_schema_as_it_is():
+    """With and without rejected documents: tables of several shards go into one."""
+    id_field = pa.field("id", pa.string(), nullable=False)
+    schema = pa.schema([pa.field("doc_uid", pa.int64(), nullable=False), id_field])
+    table = pa.table([[5, 3], ["a", "a"]], schema=schema)
+    for new_id in ("a#2", None):
+        overlay = pa.table({"doc_uid": [3], "id": pa.array([new_id], pa.string())})
+        laid = apply_ids(table, overlay)
+        assert laid.schema == schema
+        assert laid["id"].to_pylist() == ["a", "a#2"][: len(laid)]
