@@ -1,5 +1,6 @@
 """Stage ``ingest``: source files become shards of documents, and a quarantine."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,10 +14,10 @@ from pipelines.artifacts import Receipt, Workdir, fingerprint
 from pipelines.barrier import Barrier
 from pipelines.corpus import Corpus
 from pipelines.formats.ingest import ingest_part
-from pipelines.parts import SourcePart, list_parts
+from pipelines.parts import SourcePart, list_parts, refuse_shared_shards
 from pipelines.runners import ShuffleKind
 from pipelines.shuffle import Partition, Partitioned, Shuffle
-from pipelines.sources import SourceSettings
+from pipelines.sources import SourceSettings, refuse_absent_columns
 from pipelines.steps.columns import partitions_for, row_groups, split, write_table
 from pipelines.steps.stage import Apply, Stage, settings_json
 from pipelines.tasks import ListTasks, Phase, Result, Task, Work, dealt
@@ -152,10 +153,21 @@ class IngestStage(Stage):
     def _ingest(self, task: Task) -> Work:
         part, source = task.payload
         result = ingest_part(part, source, self.settings, task.folder, task.fingerprint[:12])
-        return Work(result.files, dict(result.counters))
+        detail = {"source": part.source, "found": result.found}
+        return Work(result.files, dict(result.counters), detail)
 
     def _ingested(self, corpus: Corpus, results: list[Result]) -> Ingested:
-        return Ingested(corpus, tuple(result.receipt for result in results))
+        receipts = tuple(result.receipt for result in results)
+        folder = corpus.store.folder(self.name, self.fingerprint(corpus))
+        refuse_shared_shards(folder / e.name for r in receipts for e in r.files if e.kind == "data")
+        for source in self.sources:
+            of_source = [r for r in receipts if r.detail.get("source") == source.name]
+            found: Counter[str] = Counter()
+            for receipt in of_source:
+                found.update(receipt.detail["found"])
+            documents = sum(receipt.counters["ingested"] for receipt in of_source)
+            refuse_absent_columns(source, documents, found)
+        return Ingested(corpus, receipts)
 
     # Ids that repeat within a source, over all its shards.
 
