@@ -62,22 +62,6 @@ def run_record(run_id: str, workdir: Path) -> dict[str, Any]:
     return record
 
 
-def newest_run(workdir: Path) -> str:
-    """Return the id of the newest run that ended well.
-
-    Raises:
-        UsageError: there is none.
-    """
-    ended = []
-    for path in workdir.glob("runs/*/run.json"):
-        record = json.loads(path.read_bytes())
-        if record["status"] == "ok":
-            ended.append((record["finished"], record["run_id"]))
-    if not ended:
-        raise UsageError(f"{workdir}: no run ended well; drystone run RECIPE makes one")
-    return str(max(ended)[1])
-
-
 def find_dataset(given: str, workdir: Path | None) -> Path:
     """Return the folder of a packed dataset, given as that folder or as a run id.
 

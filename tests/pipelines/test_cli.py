@@ -321,7 +321,7 @@ def test_named_queries_are_listed_and_run(summary):
     [
         (["selec 1", "--workdir", "w"], "syntax error"),
         (["delete from runs", "--workdir", "w"], "read-only"),
-        (["--name", "droped", "--workdir", "w"], "did you mean dropped?"),
+        (["--name", "droppd", "--workdir", "w"], "did you mean dropped?"),
         (["select 1", "--name", "dropped", "--workdir", "w"], "exclude each other"),
         (["select 1", "--run", "nope", "--workdir", "w"], "no run 'nope'"),
         (["select 1", "--format", "xml", "--workdir", "w"], "xml"),
@@ -581,9 +581,7 @@ def test_train_passes_the_trainers_exit_code(monkeypatch, tmp_path):
     )
     assert importlib.util.find_spec("torch")
     assert call("train", "c").exit_code == 7
-    good = call("train", "other")
-    assert good.exit_code == 0
-    assert "next:" in good.stderr
+    assert call("train", "other").exit_code == 0
 
 
 def test_child_gets_terminations_and_its_signal_is_its_exit_code():
