@@ -116,7 +116,7 @@ def test_what_would_write_is_refused(standing, sql, monkeypatch, tmp_path):
         ("", "the query is empty"),
         ("-- a comment", "the query is empty"),
         ("SELECT 1; SELECT 2", "expected one statement, found 2"),
-        ("SELEKT 1", "syntax error"),
+        ("SELECT FROM WHERE", "syntax error"),
         ("SELECT nothing FROM documents", "nothing"),
         ("SELECT CAST('x' AS INTEGER)", "x"),
     ],
@@ -301,7 +301,7 @@ def test_the_stages_query_follows_the_run(mini, make_world):
 def test_an_unknown_named_query_is_explained():
     """The nearest name is proposed, and all are listed."""
     with pytest.raises(CatalogError, match=r"did you mean dropped.*sources"):
-        named_query("droped")
+        named_query("dropp")
 
 
 def test_a_million_documents_are_asked_in_place(workdir):
