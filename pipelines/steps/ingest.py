@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines.artifacts import Receipt, Workdir, fingerprint
 from pipelines.barrier import Barrier
@@ -192,7 +193,7 @@ class IngestStage(Stage):
 
     def _by_id(self, task: Task) -> Partitioned:
         tables = []
-        for group in row_groups(Path(task.payload), ID_SCHEMA.names):
+        for group in row_groups(Path(task.payload), (*ID_SCHEMA.names, "reason")):
             group = group.combine_chunks()
             if len(group):
                 keys, bases = id_keys(group["id"].combine_chunks(), group["source"][0].as_py())
@@ -218,7 +219,10 @@ class IngestStage(Stage):
         if len(rejects):
             path = partition.folder / f"rejects-ids-{number}.parquet"
             files.append(write_table(path, rejects, kind="rejects"))
+            gone = table.filter(pc.is_in(table["doc_uid"], overlay["doc_uid"].combine_chunks()))
+            short = len(gone) - gone["reason"].null_count
             counters |= {"rejected": len(rejects), "ingested": -len(rejects)}
+            counters["dropped_min_chars"] = -short
         yield Result(partition.order, Receipt(task="", files=tuple(files), counters=counters))
 
     def _finish(self, ingested: Ingested, results: list[Result]) -> Corpus:
