@@ -107,6 +107,7 @@ def run(
                 summary.status = "failed"
                 clock.stop(summary)
                 _record(store, summary, recipe)
+                rebuild(store.path)
                 raise
         clock.stop(summary)
         _record(store, summary, recipe)
