@@ -190,11 +190,11 @@ def _accounts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     dropped = sorted(summary["dropped"].items(), key=lambda item: (-item[1], item[0]))
     rows += [(f"  dropped: {reason}", f"{count:,}") for reason, count in dropped if count]
     rows.append(("kept", f"{summary['kept']:,}"))
-    if summary.get("tokens") is not None:
+    stages = {stage["stage"] for stage in summary["stages"]}
+    if "encode" in stages:
         rows.append(("tokens", f"{summary['tokens']:,}"))
-    if summary.get("packed_rows") is not None:
+    if "pack" in stages:
         rows.append(("packed rows", f"{summary['packed_rows']:,}"))
-    if summary.get("padding") is not None:
         rows.append(("padding", f"{summary['padding']:.3%}"))
     rows.append(("wall time", duration(summary["wall_s"])))
     rows.append(("CPU time", duration(summary["cpu_s"])))

@@ -33,9 +33,11 @@ def register(app: typer.Typer) -> None:
 def plan(recipe: RecipePath, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Show the stages of a recipe: fingerprints, cached or to run, sizes, disk needed."""
     from pipelines.recipe import load_recipe
-    from pipelines.stages import plan as plan_stages
 
     loaded = load_recipe(recipe, overrides or ())
+    # Beam takes seconds to import; mistakes in the recipe should not wait for it.
+    from pipelines.stages import plan as plan_stages
+
     stages = [stage.to_json() for stage in plan_stages(loaded)]
     report: dict[str, Any] = {"name": loaded.name, "workdir": loaded.workdir, "stages": stages}
     report |= _disk(loaded, stages)
@@ -43,10 +45,8 @@ def plan(recipe: RecipePath, overrides: Overrides = None, as_json: AsJson = Fals
         print_json(report)
     else:
         _print_plan(report)
-    waiting = any(stage["state"] != "cached" for stage in stages)
-    changes = [word for text in overrides or () for word in ("--set", text)]
-    if waiting:
-        say_next(["run", str(recipe), *changes])
+    if any(stage["state"] != "cached" for stage in stages):
+        say_next(_run_command(recipe, overrides))
     else:
         _say_after_run(loaded, None)
 
@@ -139,11 +139,12 @@ def run(
             f"unexpected {beam_options[0]!r}; options for Beam stand behind --, as in: "
             "drystone run RECIPE -- --runner=FnApiRunner"
         )
-    from pipelines.progress import print_summary, reporter
     from pipelines.recipe import load_recipe
-    from pipelines.run import run as run_recipe
 
     loaded = load_recipe(recipe, overrides or ())
+    from pipelines.progress import print_summary, reporter
+    from pipelines.run import run as run_recipe
+
     with reporter() as progress:
         summary = run_recipe(
             loaded, until=until, beam_options=beam_options or (), progress=progress
@@ -154,7 +155,15 @@ def run(
         print_json(summary)
     else:
         print_summary(summary)
-    _say_after_run(loaded, summary)
+    if until is not None and not summary["dataset"]:
+        say_next(_run_command(recipe, overrides))
+    else:
+        _say_after_run(loaded, summary)
+
+
+def _run_command(recipe: Path, overrides: list[str] | None) -> list[str]:
+    changes = [word for text in overrides or () for word in ("--set", text)]
+    return ["run", str(recipe), *changes]
 
 
 def _say_after_run(recipe: "Recipe", summary: dict[str, Any] | None) -> None:

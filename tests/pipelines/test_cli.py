@@ -149,6 +149,7 @@ def test_until_stops_after_a_stage_and_unknown_stages_are_named(summary):
     """`--until` runs the stages up to one; a stage the recipe lacks exits 2 and lists them."""
     done = call("run", "r.toml", "--json", "--until", "dedupe.exact", "--set", "workdir='u'")
     assert [s["stage"] for s in json.loads(done.stdout)["stages"]] == ["ingest", "dedupe.exact"]
+    assert done.stderr.endswith("next: drystone run r.toml --set 'workdir='\"'\"'u'\"'\"''\n")
     wrong = call("run", "r.toml", "--until", "signals")
     assert wrong.exit_code == 2
     assert "its stages are ingest, dedupe.exact" in wrong.stderr
