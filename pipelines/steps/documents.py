@@ -109,13 +109,13 @@ class _Documents:
             )
             files.append(quarantine.finish())
             rejected = quarantine.count
-        ingested = len(documents.table) - len(repeated)
+        kept = apply_ids(documents.table, overlay)
         counters = {
-            "lines": ingested + rejected,
+            "lines": len(kept) + rejected,
             "rejected": rejected,
-            "ingested": ingested,
-            "bytes": int(documents.table["n_bytes"].to_numpy().sum()),
-            "dropped_min_chars": len(documents.table) - documents.table["reason"].null_count,
+            "ingested": len(kept),
+            "bytes": int(kept["n_bytes"].to_numpy().sum()),
+            "dropped_min_chars": len(kept) - kept["reason"].null_count,
             "repeated ids": len(overlay),
         }
         found = tuple(entry for entry in files if entry is not None)
