@@ -76,16 +76,20 @@ class StepBatch:
     """The state after this step: save it with the weights that this step made."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Held:
     """A decoded row group, cut down to the rows one rank reads."""
 
+    key: tuple[int, int]
+    """Number of the file, and of the group in it."""
     first: int
     """Place in the shards of the group's first row."""
     stop: int
     places: Int64
     """Places in the shards of the rows that are kept, ascending."""
     rows: RowGroup
+    left: int
+    """Rows that were not read yet; a group without any is let go."""
 
 
 class PackedReader:
@@ -372,6 +376,10 @@ class PackedReader:
             n = run if same.all() else int(np.argmin(same))
             parts.append(held.rows.slice(first, first + n))
             at += n
+            held.left -= n
+            if held.left <= 0:
+                self._groups.pop(held.key, None)
+                self._last = None
         found = RowGroup.concat(parts)
         if not (found.row_id == self._row_id[rows]).all():
             raise ShardError(
@@ -390,7 +398,7 @@ class PackedReader:
         number = int(np.searchsorted(file.group_bounds, inside, "right")) - 1
         key = (index, number)
         if key not in self._groups:
-            self._groups[key] = self._decoded(file, number, int(self._file_bounds[index]))
+            self._groups[key] = self._decoded(file, key, int(self._file_bounds[index]))
             size = sum(held.rows.nbytes for held in self._groups.values())
             while size > self._memory_bytes and len(self._groups) > 1:
                 size -= self._groups.popitem(last=False)[1].rows.nbytes
@@ -398,15 +406,16 @@ class PackedReader:
         self._last = self._groups[key]
         return self._last
 
-    def _decoded(self, file: ShardFile, number: int, base: int) -> _Held:
+    def _decoded(self, file: ShardFile, key: tuple[int, int], base: int) -> _Held:
         """Read a group and keep what this rank needs of it."""
+        number = key[1]
         first, stop = (file.group_bounds[number : number + 2] + base).tolist()
         group = file.read(number)
         a, b = np.searchsorted(self._owned, [first, stop])
         places = self._owned[a:b]
         if len(places) < stop - first:
             group = RowGroup.concat([group.slice(i, i + 1) for i in (places - first).tolist()])
-        return _Held(first, stop, places, group)
+        return _Held(key, first, stop, places, group, len(places))
 
     def _file(self, index: int) -> ShardFile:
         """Return an open shard."""
