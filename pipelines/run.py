@@ -109,9 +109,10 @@ def run(
                 _record(store, summary, recipe)
                 rebuild(store.path)
                 raise
+        summary.catalog = str(store.path / "catalog.duckdb")
         clock.stop(summary)
         _record(store, summary, recipe)
-        summary.catalog = str(rebuild(store.path))
+        rebuild(store.path)
         clock.stop(summary)
     return summary
 
@@ -283,6 +284,8 @@ def _flow(summary: RunSummary, stage: str, manifest: Manifest, rows_in: int) -> 
         if counters.get("repeated ids"):
             summary.warnings.append(f"{counters['repeated ids']} documents had a repeated id")
         return summary.lines, summary.ingested - sum(dropped.values())
+    if stage == "tokenizer":
+        summary.warnings += manifest.config["notes"]
     if stage == "encode":
         summary.tokens = counters.get("tokens", 0)
     if stage == "pack":
