@@ -11,57 +11,23 @@ what it needs as one file.
 
 import os
 import threading
-from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from pyarrow import fs
 
+from packing.fetch import RowSource
 from packing.format import PLAN_FILE, ShardError, load_manifest
-from packing.rows import Int64, MicroBatch, PaddedBatch, RowGroup, offsets_of
+from packing.rows import MicroBatch, PaddedBatch, RowGroup
 from packing.schedule import Schedule, load_plan
-from packing.shard import ShardFile
+from packing.state import ReaderState
 from packing.storage import ShardFolder, resolve
 
 __all__ = ["MicroBatch", "PackedReader", "PaddedBatch", "ReaderState", "RowGroup", "StepBatch"]
-
-_OPEN_FILES = 4
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderState:
-    """Where a run stands: equal on all ranks, valid for any world size that divides the slots."""
-
-    plan: str
-    """Fingerprint of the plan that is obeyed."""
-    epoch: int = 0
-    """Times the plan was read to its end."""
-    step: int = 0
-    """Step to be trained next."""
-    skip: tuple[tuple[int, int], ...] = ()
-    """Half-open ranges of steps that are left out, in every epoch."""
-
-    def skipping(self, first: int, stop: int) -> "ReaderState":
-        """Return the state with steps ``first`` to ``stop`` left out as well."""
-        return replace(self, skip=tuple(sorted({*self.skip, (first, stop)})))
-
-    def skips(self, step: int) -> bool:
-        """Say whether a step is left out."""
-        return any(first <= step < stop for first, stop in self.skip)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the state as plain JSON values."""
-        skip = [list(pair) for pair in self.skip]
-        return {"plan": self.plan, "epoch": self.epoch, "step": self.step, "skip": skip}
-
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """Restore a state from :meth:`to_dict`."""
-        skip = tuple((int(a), int(b)) for a, b in value["skip"])
-        return cls(str(value["plan"]), int(value["epoch"]), int(value["step"]), skip)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +40,6 @@ class StepBatch:
     """One per slot; without rows where a short step has none for the rank."""
     state: ReaderState
     """The state after this step: save it with the weights that this step made."""
-
-
-@dataclass(slots=True)
-class _Held:
-    """A decoded row group, cut down to the rows one rank reads."""
-
-    key: tuple[int, int]
-    """Number of the file, and of the group in it."""
-    first: int
-    """Place in the shards of the group's first row."""
-    stop: int
-    places: Int64
-    """Places in the shards of the rows that are kept, ascending."""
-    rows: RowGroup
-    left: int
-    """Rows that were not read yet; a group without any is let go."""
 
 
 class PackedReader:
@@ -126,8 +76,6 @@ class PackedReader:
         self.folder = ShardFolder(
             path, found, None if cache_dir is None else os.fspath(cache_dir), cache_bytes
         )
-        self._files = manifest.row_files
-        self._file_bounds = offsets_of(np.array([f.rows for f in self._files], np.int64))
         first = load_plan(f"{path}/{PLAN_FILE}", found)
         if first.dataset.fingerprint != manifest.fingerprint:
             raise ShardError(
@@ -141,23 +89,16 @@ class PackedReader:
                 f"{chosen.dataset.fingerprint[:12]}, not of {path} "
                 f"({manifest.fingerprint[:12]}); make one with drystone replan"
             )
-        if len(first.row_id) != self._file_bounds[-1]:
-            raise ShardError(
-                f"{path}: the plan has {len(first.row_id)} rows, the shards "
-                f"{self._file_bounds[-1]}; restore the folder"
-            )
         self.info = first.dataset
         self.plan = chosen.info
         self._row_id = first.row_id
         self._schedule = Schedule.of(chosen, first.row_id)
         self._continue_positions = continue_positions
         self._prefetch = prefetch
-        self._memory_bytes = memory_bytes
-        self._open: OrderedDict[int, ShardFile] = OrderedDict()
-        self._groups: OrderedDict[tuple[int, int], _Held] = OrderedDict()
-        self._last: _Held | None = None
+        self._source = RowSource(
+            self.folder, manifest.row_files, self.info, first.row_id, memory_bytes
+        )
         self._held_for: tuple[int, int] = (-1, 0)
-        self._owned = np.empty(0, np.int64)
         self._lock = threading.Lock()
 
     @property
@@ -251,7 +192,7 @@ class PackedReader:
             self._hold(rank, world)
             return [
                 MicroBatch.of(
-                    self._read(rows),
+                    self._source.read(rows),
                     step=step,
                     slot=slot,
                     seq_len=self.seq_len,
@@ -279,7 +220,9 @@ class PackedReader:
             )
         with self._lock:
             self._hold(0, 1)
-            return MicroBatch.of(self._read(order[at]), seq_len=self.seq_len, pad_id=self.pad_id)
+            return MicroBatch.of(
+                self._source.read(order[at]), seq_len=self.seq_len, pad_id=self.pad_id
+            )
 
     def steps(
         self,
@@ -306,7 +249,7 @@ class PackedReader:
         state = state or self.initial_state()
         self.check_state(state)
         self._schedule.check_world(rank, world)
-        ahead = self._walk(state, epochs)
+        ahead = state.walk(self.n_steps, epochs)
         if self._prefetch <= 0:
             for at, after in ahead:
                 batches = self.micro_batches(at.step, rank, world)
@@ -328,11 +271,7 @@ class PackedReader:
         """Close the shards and stop copying."""
         self.folder.close()
         with self._lock:
-            for file in self._open.values():
-                file.close()
-            self._open.clear()
-            self._groups.clear()
-            self._last = None
+            self._source.close()
 
     def __enter__(self) -> Self:
         return self
@@ -343,100 +282,8 @@ class PackedReader:
     def _hold(self, rank: int, world: int) -> None:
         """Remember whose rows decoded groups are kept for."""
         if self._held_for != (rank, world):
-            self._groups.clear()
-            self._last = None
             self._held_for = (rank, world)
-            self._owned = self._schedule.owned(rank, world)
-
-    def _walk(
-        self, state: ReaderState, epochs: int | None
-    ) -> Iterator[tuple[ReaderState, ReaderState]]:
-        """Give (state, state after it) of every step to be trained."""
-        if all(state.skips(step) for step in range(self.n_steps)):
-            return
-        while epochs is None or state.epoch < epochs:
-            if state.step >= self.n_steps:
-                state = replace(state, epoch=state.epoch + 1, step=0)
-                continue
-            after = replace(state, step=state.step + 1)
-            if not state.skips(state.step):
-                yield state, after
-            state = after
-
-    def _read(self, rows: Int64) -> RowGroup:
-        """Return rows by their place in the shards, in the order given."""
-        parts = []
-        at = 0
-        while at < len(rows):
-            held = self._group_of(int(rows[at]))
-            # The longest run of wanted rows that stand next to each other in this group.
-            first = int(np.searchsorted(held.places, rows[at]))
-            run = min(len(rows) - at, len(held.places) - first)
-            same = rows[at : at + run] == held.places[first : first + run]
-            n = run if same.all() else int(np.argmin(same))
-            parts.append(held.rows.slice(first, first + n))
-            at += n
-            held.left -= n
-            if held.left <= 0:
-                self._groups.pop(held.key, None)
-                self._last = None
-        found = RowGroup.concat(parts)
-        if not (found.row_id == self._row_id[rows]).all():
-            raise ShardError(
-                f"{self.folder.path}: the shards hold rows {found.row_id[:3].tolist()}… where "
-                f"the plan expects {self._row_id[rows][:3].tolist()}…; restore the folder"
-            )
-        return found
-
-    def _group_of(self, row: int) -> _Held:
-        """Return the decoded group that holds a row, as far as this rank needs it."""
-        if self._last is not None and self._last.first <= row < self._last.stop:
-            return self._last
-        index = int(np.searchsorted(self._file_bounds, row, "right")) - 1
-        file = self._file(index)
-        inside = row - int(self._file_bounds[index])
-        number = int(np.searchsorted(file.group_bounds, inside, "right")) - 1
-        key = (index, number)
-        if key not in self._groups:
-            self._groups[key] = self._decoded(file, key, int(self._file_bounds[index]))
-            size = sum(held.rows.nbytes for held in self._groups.values())
-            while size > self._memory_bytes and len(self._groups) > 1:
-                size -= self._groups.popitem(last=False)[1].rows.nbytes
-        self._groups.move_to_end(key)
-        self._last = self._groups[key]
-        return self._last
-
-    def _decoded(self, file: ShardFile, key: tuple[int, int], base: int) -> _Held:
-        """Read a group and keep what this rank needs of it."""
-        number = key[1]
-        first, stop = (file.group_bounds[number : number + 2] + base).tolist()
-        group = file.read(number)
-        a, b = np.searchsorted(self._owned, [first, stop])
-        places = self._owned[a:b]
-        if len(places) < stop - first:
-            group = RowGroup.concat([group.slice(i, i + 1) for i in (places - first).tolist()])
-        return _Held(key, first, stop, places, group, len(places))
-
-    def _file(self, index: int) -> ShardFile:
-        """Return an open shard."""
-        if index in self._open:
-            self._open.move_to_end(index)
-            return self._open[index]
-        entry = self._files[index]
-        source = self.folder.open(entry, self.fingerprint)
-        file = ShardFile(source, f"{self.folder.path}/{entry.name}")
-        if file.info != self.info or file.group_bounds[-1] != entry.rows:
-            raise ShardError(
-                f"{file.name}: its footer belongs to dataset {file.info.fingerprint[:12]} with "
-                f"{file.group_bounds[-1]} rows, the manifest says {self.fingerprint[:12]} with "
-                f"{entry.rows}; restore the file"
-            )
-        self._open[index] = file
-        if index + 1 < len(self._files):
-            self.folder.prefetch(self._files[index + 1], self.fingerprint)
-        while len(self._open) > _OPEN_FILES:
-            self._open.popitem(last=False)[1].close()
-        return file
+            self._source.want(self._schedule.owned(rank, world))
 
 
 def _finished(

@@ -8,7 +8,7 @@ from pathlib import Path
 from packing.format import FORMAT_VERSION, ShardError
 from packing.writer import published
 
-MODULES = ("format", "rows", "schedule", "shard", "storage", "reader")
+MODULES = ("format", "rows", "state", "schedule", "shard", "storage", "fetch", "reader")
 """What the reader is made of, in the order in which the modules need each other."""
 
 FILE_NAME = "drystone_reader.py"

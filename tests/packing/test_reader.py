@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from packing.format import ShardError
+from packing.format import ShardError, load_manifest
 from packing.reader import PackedReader, ReaderState
 from packing.rows import MicroBatch
 from packing.schedule import load_plan
@@ -554,7 +554,7 @@ def test_a_copy_removed_by_another_process_is_made_again(make_world, tmp_path):
     world = make_world()
     remote = Remote(world)
     with PackedReader(world.folder) as reader:
-        entry, fingerprint = reader._files[0], reader.fingerprint
+        entry, fingerprint = load_manifest(str(world.folder)).row_files[0], reader.fingerprint
     folder = ShardFolder(remote.path, remote.filesystem, str(tmp_path), 1 << 30)
     folder.open(entry, fingerprint).close()
     next(tmp_path.glob("*/rows-*")).unlink()
