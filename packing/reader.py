@@ -47,7 +47,8 @@ class PackedReader:
 
     Args:
         dataset: folder of the dataset, or a URI that pyarrow can open.
-        plan: another plan over the same shards; the dataset's ``plan.parquet`` by default.
+        plan: another plan over the same shards, or over the rest of them; the dataset's
+            ``plan.parquet`` by default.
         filesystem: the pyarrow file system that holds the dataset.
         cache_dir: local folder for copies of remote shards; without it they are read by ranges.
         cache_bytes: size above which copies used longest ago are removed from ``cache_dir``.
@@ -142,6 +143,11 @@ class PackedReader:
         return self._schedule.n_steps
 
     @property
+    def first_step(self) -> int:
+        """Number of the first step: 0 but where the plan deals the rest of a run anew."""
+        return self._schedule.first_step
+
+    @property
     def n_rows(self) -> int:
         """Rows of the dataset."""
         return len(self._row_id)
@@ -158,7 +164,7 @@ class PackedReader:
 
     def initial_state(self) -> ReaderState:
         """Return the state before the first step."""
-        return ReaderState(self.plan.plan_fingerprint)
+        return ReaderState(self.plan.plan_fingerprint, step=self.first_step)
 
     def check_state(self, state: ReaderState) -> None:
         """Refuse a state that belongs to another plan or does not fit this one.
@@ -172,10 +178,11 @@ class PackedReader:
                 f"{self.plan.plan_fingerprint[:12]} of {self.folder.path}; open the reader with "
                 "the plan of the run, or begin a new run"
             )
-        if not 0 <= state.step <= self.n_steps or state.epoch < 0:
+        stop = self.first_step + self.n_steps
+        if not self.first_step <= state.step <= stop or state.epoch < 0:
             raise ShardError(
-                f"the state says epoch {state.epoch}, step {state.step}; the plan has steps 0 to "
-                f"{self.n_steps}: it was damaged, begin from an older one"
+                f"the state says epoch {state.epoch}, step {state.step}; the plan has steps "
+                f"{self.first_step} to {stop - 1}: it was damaged, begin from an older one"
             )
 
     def micro_batches(self, step: int, rank: int = 0, world: int = 1) -> list[MicroBatch]:
@@ -219,7 +226,8 @@ class PackedReader:
                 f"{self._row_id.min(initial=0)} to {self._row_id.max(initial=0)}"
             )
         with self._lock:
-            self._hold(0, 1)
+            self._held_for = (-1, 0)
+            self._source.want(np.arange(self.n_rows))
             return MicroBatch.of(
                 self._source.read(order[at]), seq_len=self.seq_len, pad_id=self.pad_id
             )
@@ -249,7 +257,7 @@ class PackedReader:
         state = state or self.initial_state()
         self.check_state(state)
         self._schedule.check_world(rank, world)
-        ahead = state.walk(self.n_steps, epochs)
+        ahead = state.walk(self.first_step, self.first_step + self.n_steps, epochs)
         if self._prefetch <= 0:
             for at, after in ahead:
                 batches = self.micro_batches(at.step, rank, world)

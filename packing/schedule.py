@@ -78,6 +78,8 @@ class Schedule:
     """[steps + 1] slots of each step."""
     shared: int
     """The most ranks that share a row; 1 where none is shared."""
+    first_step: int
+    """Number of the first step: 0 but where a plan deals the rest of a run anew."""
 
     @classmethod
     def of(cls, plan: Plan, shard_order: Int64) -> Self:
@@ -109,10 +111,11 @@ class Schedule:
             )
         slots = np.flatnonzero(new_slot)
         steps = np.flatnonzero(new_step[slots])
-        if not np.array_equal(step[slots[steps]], np.arange(len(steps))):
+        first_step = int(step[0]) if len(step) else 0
+        if first_step < 0 or (np.diff(step[slots[steps]]) != 1).any():
             raise ShardError(
-                f"{plan.where}: steps are not numbered 0 to {len(steps) - 1}; make the plan again "
-                "with drystone replan"
+                f"{plan.where}: its {len(steps)} steps are not numbered one after the other from "
+                f"{first_step}; make the plan again with drystone replan"
             )
         return cls(
             plan.info,
@@ -123,6 +126,7 @@ class Schedule:
             np.append(slots, len(rank)),
             np.append(steps, len(slots)),
             int(cp.max(initial=1)),
+            first_step,
         )
 
     @property
@@ -159,10 +163,12 @@ class Schedule:
             ShardError: the step, rank or world do not fit the plan.
         """
         self.check_world(rank, world)
-        if not 0 <= step < self.n_steps:
-            raise ShardError(f"step {step} is outside the plan's steps 0 to {self.n_steps - 1}")
+        at = step - self.first_step
+        if not 0 <= at < self.n_steps:
+            last = self.first_step + self.n_steps - 1
+            raise ShardError(f"step {step} is outside the plan's steps {self.first_step} to {last}")
         found: list[tuple[int, Int64, Int16 | None]] = []
-        for index in range(int(self.step_bounds[step]), int(self.step_bounds[step + 1])):
+        for index in range(int(self.step_bounds[at]), int(self.step_bounds[at + 1])):
             a, b = int(self.slot_bounds[index]), int(self.slot_bounds[index + 1])
             if self.shared == 1 and b - a == self.info.slot_rows:
                 # A full slot has one row on every lane, in their order.
@@ -201,15 +207,16 @@ def _places(plan: Plan, shard_order: Int64) -> Int64:
     """Return the place in the shards of each row of the plan.
 
     Raises:
-        ShardError: the plan lacks rows of the dataset, repeats one or names another.
+        ShardError: the plan names a row that the dataset does not have, or one twice.
     """
     ids = plan.row_id
     if np.array_equal(ids, shard_order):
         return np.arange(len(ids), dtype=np.int64)
     order = np.argsort(shard_order, kind="stable")
-    if not np.array_equal(np.sort(ids), shard_order[order]):
-        raise ShardError(
-            f"{plan.where}: its {len(ids)} rows are not the {len(shard_order)} of the dataset, "
-            "each once; make the plan again with drystone replan"
-        )
-    return order[np.searchsorted(shard_order, ids, sorter=order)]
+    at = np.minimum(np.searchsorted(shard_order, ids, sorter=order), len(order) - 1)
+    places: Int64 = order[at]
+    unknown = ids[shard_order[places] != ids]
+    if len(unknown) or len(np.unique(ids)) != len(ids):
+        what = f"row {unknown[0]} is not in the dataset" if len(unknown) else "a row stands twice"
+        raise ShardError(f"{plan.where}: {what}; make the plan again with drystone replan")
+    return places

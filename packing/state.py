@@ -41,20 +41,21 @@ class ReaderState:
         return cls(str(value["plan"]), int(value["epoch"]), int(value["step"]), skip)
 
     def walk(
-        self, n_steps: int, epochs: int | None
+        self, first: int, stop: int, epochs: int | None
     ) -> Iterator[tuple["ReaderState", "ReaderState"]]:
         """Give every step to be trained from here on, as (state before it, state after it).
 
         Args:
-            n_steps: steps of one epoch.
+            first: first step of the plan.
+            stop: step after the plan's last.
             epochs: stop when the epoch reaches this; None never stops.
         """
         state = self
-        if all(state.skips(step) for step in range(n_steps)):
+        if all(state.skips(step) for step in range(first, stop)):
             return
         while epochs is None or state.epoch < epochs:
-            if state.step >= n_steps:
-                state = replace(state, epoch=state.epoch + 1, step=0)
+            if state.step >= stop:
+                state = replace(state, epoch=state.epoch + 1, step=first)
                 continue
             after = replace(state, step=state.step + 1)
             if not state.skips(state.step):

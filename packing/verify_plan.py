@@ -95,6 +95,8 @@ def _prove_slots(findings: Findings, plan: Plan, sums: RowSums) -> None:
     except ShardError as error:
         findings.fail(check, str(error))
         return
+    if schedule.first_step:
+        findings.fail(check, f"{plan.where}: steps begin at {schedule.first_step} instead of 0")
     if not len(sums.row_id):
         return
     if not np.array_equal(schedule.rows, np.arange(len(schedule.rows))):

@@ -263,17 +263,17 @@ def test_worlds_and_steps_that_do_not_fit_are_refused(make_world):
             reader.micro_batches(reader.n_steps, 0, 1)
 
 
-def replanned(world, path, order, dp=2, micro_batch=1, slots_per_step=4, cp=None):
+def replanned(world, path, order, dp=2, micro_batch=1, slots_per_step=4, first_step=0):
     """Write another plan: rows in this order, dealt to slots one by one."""
     slot = dp * micro_batch
     number = np.arange(len(order))
     table = pa.table(
         {
             "row_id": np.array([world.rows[i].id for i in order]),
-            "step": number // (slot * slots_per_step),
+            "step": first_step + number // (slot * slots_per_step),
             "slot": number // slot % slots_per_step,
             "rank": number % slot // micro_batch,
-            "cp": np.ones(len(order), int) if cp is None else cp,
+            "cp": np.ones(len(order), int),
             "cost": np.ones(len(order)),
         }
     )
@@ -318,16 +318,40 @@ def test_another_plan_over_the_same_shards(make_world, tmp_path, memory_bytes):
         reader.check_state(ReaderState(info.plan_fingerprint))
 
 
+def test_a_plan_of_the_rest_of_a_run(make_world, tmp_path):
+    """A plan over the rows from a step on keeps the step's number and reads those rows alone."""
+    world = make_world()
+    path = tmp_path / "plan.parquet"
+    replanned(world, path, list(range(16, len(world.rows))), first_step=1)
+    with PackedReader(world.folder, path) as reader:
+        assert (reader.first_step, reader.initial_state().step) == (1, 1)
+        twice = list(reader.steps(epochs=2))
+        steps = list(range(1, 1 + reader.n_steps))
+        assert [one.step for one in twice] == steps * 2
+        seen = [row for one in twice for row, _ in rows_of(one.micro_batches)]
+        assert seen == [r.id for r in world.rows[16:]] * 2
+        left_out = world.rows[2]
+        assert rows_of([reader.rows([left_out.id])]) == [
+            (left_out.id, [t for p in left_out.pieces for t in p.tokens])
+        ]
+        with pytest.raises(ShardError, match=r"step 0 is outside the plan's steps 1 to"):
+            reader.micro_batches(0)
+        with pytest.raises(ShardError, match="epoch 0, step 0; the plan has steps 1 to"):
+            reader.check_state(replace(reader.initial_state(), step=0))
+
+
 def test_plans_that_are_not_of_the_dataset_are_refused(make_world, tmp_path):
     """A plan of other rows or of another dataset, or one that contradicts itself, is named."""
     world = make_world()
     path = tmp_path / "plan.parquet"
     order = list(range(len(world.rows)))
-    replanned(world, path, order[:-1])
-    with pytest.raises(ShardError, match="its 41 rows are not the 42"):
-        PackedReader(world.folder, path)
     replanned(world, path, [*order[:-1], 0])
-    with pytest.raises(ShardError, match="each once"):
+    with pytest.raises(ShardError, match="a row stands twice"):
+        PackedReader(world.folder, path)
+    known, world.rows[3].id = world.rows[3].id, 999
+    replanned(world, path, order)
+    world.rows[3].id = known
+    with pytest.raises(ShardError, match="row 999 is not in the dataset"):
         PackedReader(world.folder, path)
     other = replace(world.info, fingerprint="9" * 64)
     write_plan(path, world.plan_table(), other, dp=4, micro_batch=2, slots_per_step=2)
@@ -337,9 +361,9 @@ def test_plans_that_are_not_of_the_dataset_are_refused(make_world, tmp_path):
     with pytest.raises(ShardError, match="gives a rank more than 1 rows"):
         PackedReader(world.folder, path)
     table = world.plan_table()
-    later = table.set_column(1, "step", pa.array(np.asarray(table["step"]) + 1, pa.int32()))
+    later = table.set_column(1, "step", pa.array(np.asarray(table["step"]) * 2, pa.int32()))
     write_plan(path, later, world.info, dp=4, micro_batch=2, slots_per_step=2)
-    with pytest.raises(ShardError, match="steps are not numbered"):
+    with pytest.raises(ShardError, match="are not numbered one after"):
         PackedReader(world.folder, path)
     pq.write_table(table, path)
     with pytest.raises(ShardError, match="no packed shard or plan"):

@@ -266,6 +266,11 @@ PLANS = {
         {},
         "the plan deals every row once, in shard order",
     ),
+    "steps from one": (
+        lambda c: c["step"].__setitem__(slice(None), c["step"] + 1),
+        {},
+        "slots and steps are full up to the last",
+    ),
     "slot numbers": (
         lambda c: c["slot"].__setitem__(slice(None), c["slot"] + 1),
         {},
