@@ -1,6 +1,7 @@
-"""sentencepiece models, encoded by the sentencepiece library."""
+"""sentencepiece models: BPE by safe cuts where that is proved exact, all else by the library."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,23 @@ import pyarrow as pa
 import sentencepiece
 
 from transforms.record import RecordError
+from transforms.tokenize.arrow_text import text_buffers, with_leading_space
 from transforms.tokenize.encoder import Encoded, Encoder, checked_vocab_size
-from transforms.tokenize.library import encode_in_batches
+from transforms.tokenize.library import batches, encode_in_batches
+from transforms.tokenize.proof import disproof
+from transforms.tokenize.safe_cut_tables import safe_cut_tables, unsuitable
+from transforms.tokenize.safe_cuts import Joins, encode_by_cuts
+from transforms.tokenize.sentencepiece_proto import (
+    CONTROL,
+    NORMAL,
+    USER_DEFINED,
+    ModelFacts,
+    read_model,
+)
 from transforms.tokenize.settings import TokenizerSettings
+from transforms.tokenize.span_encoder import SpanEncoder
 from transforms.tokenize.special import SpecialIds, SpecialTextGuard, special_ids
+from transforms.tokenize.vocabulary import NO_SYMBOL, Vocabulary
 
 
 class SentencepieceEncoder:
@@ -26,17 +40,21 @@ class SentencepieceEncoder:
         path: str,
     ) -> None:
         self.processor = processor
+        self.special = special
+        self.guard = guard
         self.vocab_size: int = processor.get_piece_size()
         self.bos_id = special.bos
         self.eos_id = special.eos
         self.pad_id = special.pad
         self.path = path
-        self._guard = guard
 
     def encode(self, text: pa.Array) -> Encoded:
         """Encode documents; see :class:`transforms.tokenize.encoder.Encoder`."""
-        if self._guard is not None:
-            self._guard.check(text)
+        if self.guard is not None:
+            self.guard.check(text)
+        return self._encode(text)
+
+    def _encode(self, text: pa.Array) -> Encoded:
         return encode_in_batches(text, self._encode_batch)
 
     def _encode_batch(self, documents: list[str]) -> list[npt.NDArray[np.int32]]:
@@ -51,6 +69,43 @@ class SentencepieceEncoder:
         return text
 
 
+class SafeCutEncoder(SentencepieceEncoder):
+    """A sentencepiece BPE model, encoded span by span (:mod:`transforms.tokenize.safe_cuts`)."""
+
+    def __init__(
+        self,
+        library: SentencepieceEncoder,
+        facts: ModelFacts,
+        vocabulary: Vocabulary,
+        joins: Joins,
+        cache_bytes: int,
+    ) -> None:
+        super().__init__(library.processor, library.special, library.guard, "safe cuts")
+        # A space outside the vocabulary is spelled as the three bytes of U+2581.
+        space_known = vocabulary.characters[ord(" ")] != NO_SYMBOL
+        self._spans = SpanEncoder(
+            partial(encode_by_cuts, joins, vocabulary), cache_bytes, 1 if space_known else 3
+        )
+        self._library_normalizes = facts.character_map or facts.trims_spaces
+        self._leading_space = facts.dummy_prefix
+        if self._library_normalizes:
+            self.path += " after the library's normalization"
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """How often the cache of spans was asked, and its size; over all threads."""
+        return self._spans.counters
+
+    def _encode(self, text: pa.Array) -> Encoded:
+        if self._library_normalizes:
+            normalized = [s for batch in batches(text) for s in self.processor.normalize(batch)]
+            return self._spans.encode(*text_buffers(pa.array(normalized, pa.large_string())))
+        data, offsets = text_buffers(text)
+        if self._leading_space:
+            data, offsets = with_leading_space(data, offsets)
+        return self._spans.encode(data, offsets)
+
+
 def load_sentencepiece(file: Path, settings: TokenizerSettings) -> Encoder:
     """Load a sentencepiece model.
 
@@ -59,21 +114,41 @@ def load_sentencepiece(file: Path, settings: TokenizerSettings) -> Encoder:
     """
     processor = sentencepiece.SentencePieceProcessor()
     try:
-        processor.load_from_serialized_proto(file.read_bytes())
+        model = file.read_bytes()
+        processor.load_from_serialized_proto(model)
+        facts = read_model(model)
     except (OSError, RuntimeError, ValueError) as error:
         raise RecordError(
             f"{file}: not a sentencepiece model ({error}); tokenizer.model must name a .model file"
         ) from error
-    checked_vocab_size(processor.get_piece_size(), file)
+    checked_vocab_size(len(facts.pieces), file)
     special = _special_ids(processor, file, settings)
     guard = None
     if settings.special_tokens == "refuse":
-        guard = SpecialTextGuard(
-            processor.id_to_piece(i)
-            for i in range(processor.get_piece_size())
-            if processor.is_control(i)
-        )
-    return SentencepieceEncoder(processor, special, guard, "sentencepiece library")
+        controls = (facts.pieces[i] for i in np.flatnonzero(facts.types == CONTROL))
+        guard = SpecialTextGuard(controls)
+    library = SentencepieceEncoder(processor, special, guard, "sentencepiece library")
+    faster = _faster(library, facts, settings.encode_cache_mib << 20)
+    if isinstance(faster, str):
+        library.path += f": {faster}"
+        return library
+    return faster
+
+
+def _faster(
+    library: SentencepieceEncoder, facts: ModelFacts, cache_bytes: int
+) -> SafeCutEncoder | str:
+    """Return the encoder by safe cuts, or the reason why the library is used."""
+    reason = unsuitable(facts)
+    if reason is not None:
+        return reason
+    tables = safe_cut_tables(facts)
+    if isinstance(tables, str):
+        return tables
+    texts = [facts.pieces[i] for i in np.flatnonzero(np.isin(facts.types, (NORMAL, USER_DEFINED)))]
+    tried = SafeCutEncoder(library, facts, *tables, cache_bytes)
+    reason = disproof(texts, tried._encode, library._encode)
+    return reason or SafeCutEncoder(library, facts, *tables, cache_bytes)
 
 
 def _special_ids(

@@ -11,6 +11,7 @@ import pyarrow as pa
 import sentencepiece
 
 from transforms.record import RecordError, mix64
+from transforms.tokenize.arrow_text import text_buffers
 from transforms.tokenize.settings import DEFAULT_VOCAB_SIZE, TokenizerSettings
 
 CHUNK_BYTES = 3072
@@ -81,7 +82,7 @@ def sample_chunks(
     Returns:
         The drawn chunks, in document order.
     """
-    offsets, data = _buffers(text)
+    data, offsets = text_buffers(text)
     lengths = np.diff(offsets)
     chunks = -(-lengths // CHUNK_BYTES)
     document = np.repeat(np.arange(len(lengths)), chunks)
@@ -99,19 +100,7 @@ def sample_chunks(
     return found
 
 
-def _buffers(text: pa.Array) -> tuple[npt.NDArray[np.int64], memoryview]:
-    """Return the document offsets, int64 [documents + 1], and the UTF-8 bytes of a column."""
-    if text.null_count:
-        text = text.fill_null("")
-    dtype = np.int64 if pa.types.is_large_string(text.type) else np.int32
-    _, offsets, data = text.buffers()
-    if offsets is None or data is None or not len(text):
-        return np.zeros(len(text) + 1, dtype=np.int64), memoryview(b"")
-    starts = np.frombuffer(offsets, dtype=dtype)[text.offset : text.offset + len(text) + 1]
-    return starts.astype(np.int64), memoryview(data)
-
-
-def _boundary(data: memoryview, start: int, end: int, place: int) -> int:
+def _boundary(data: npt.NDArray[np.uint8], start: int, end: int, place: int) -> int:
     """Return where a chunk begins or ends: at white space after ``place``, else at a character."""
     if place <= start or place >= end:
         return max(start, min(place, end))
