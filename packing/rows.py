@@ -310,4 +310,10 @@ class MicroBatch(RowGroup):
         bounds[1:-1:2], bounds[2:-1:2], bounds[-1] = start[order], end[order], n
         values = np.zeros(2 * len(order) + 1, np.float32)
         values[1::2] = weight[order]
-        return np.repeat(values, np.diff(bounds))
+        counts = np.diff(bounds)
+        if (counts < 0).any():
+            raise ShardError(
+                f"rows {self.row_id[0]} to {self.row_id[-1]}: loss spans overlap or leave their "
+                "row; drystone verify names the row, build the dataset again"
+            )
+        return np.repeat(values, counts)

@@ -140,7 +140,7 @@ class ShardFile:
             pieces_per_row=pieces.astype(np.int32),
             length=length,
             input_ids=ids,
-            loss_spans=self._spans(table),
+            loss_spans=spans_of(_array(table, "loss_spans")),
             **columns,
         )
 
@@ -148,18 +148,18 @@ class ShardFile:
         if not holds:
             raise self._broken(group, column, "does not agree with the other columns")
 
-    def _spans(self, table: pa.Table) -> LossSpans | None:
-        """Return the loss spans, or None where no row has any."""
-        column = _array(table, "loss_spans")
-        if column.null_count == len(column):
-            return None
-        offsets = column.offsets.to_numpy().astype(np.int64)
-        values = column.values.slice(offsets[0], offsets[-1] - offsets[0])
-        return LossSpans(
-            column.is_null().to_numpy(zero_copy_only=False),
-            offsets - offsets[0],
-            *(values.field(name).to_numpy() for name in ("start", "end", "weight")),
-        )
+
+def spans_of(column: pa.ListArray) -> LossSpans | None:
+    """Return a column of loss spans as flat arrays, or None where every one is null."""
+    if column.null_count == len(column):
+        return None
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    values = column.values.slice(offsets[0], offsets[-1] - offsets[0])
+    return LossSpans(
+        column.is_null().to_numpy(zero_copy_only=False),
+        offsets - offsets[0],
+        *(values.field(name).to_numpy() for name in ("start", "end", "weight")),
+    )
 
 
 def _array(table: pa.Table, name: str) -> pa.Array:

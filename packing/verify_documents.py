@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 
 from packing.findings import Findings
 from packing.format import DatasetInfo, DatasetManifest, ShardError, load_manifest
-from packing.rows import offsets_of
-from packing.verify_pieces import Digest, Pieces, PieceStore, fail, prove_joins
+from packing.rows import LossSpans, MicroBatch, RowGroup, offsets_of
+from packing.shard import spans_of
+from packing.verify_pieces import Digest, Pieces, PieceStore, fail, prove_joins, weight_digests
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class _Documents:
     tokens: npt.NDArray[np.int32]
     domain: npt.NDArray[np.int16]
     """[d] index into the dataset's domain names, -1 for another name; empty where unknown."""
+    weights: npt.NDArray[np.float32] | None
+    """[t] weight of the target of each token (the next one); None where all weigh 1."""
 
 
 def prove_documents(
@@ -56,6 +59,7 @@ def prove_documents(
             "every selected token is placed once per copy",
             "tokens are those of the tokens artifact",
             "domains are those of the tokens artifact",
+            "loss spans are those of the tokens artifact",
         ):
             findings.cannot(check, reason)
         for first, stop in store.ranges():
@@ -136,13 +140,8 @@ def _prove_tokens(findings: Findings, pieces: Pieces, documents: _Documents) -> 
     )
     inside = end <= n_tokens[at]
     pieces, at = pieces[inside], at[inside]
-    fail(
-        findings,
-        "tokens are those of the tokens artifact",
-        _digests(pieces, at, documents) != pieces["digest"],
-        pieces,
-        lambda k: f"the piece at token {pieces['offset'][k]} holds other tokens",
-    )
+    place, length = _places(pieces, at, documents)
+    _prove_contents(findings, pieces, documents, place, length)
     if len(documents.domain):
         fail(
             findings,
@@ -153,15 +152,48 @@ def _prove_tokens(findings: Findings, pieces: Pieces, documents: _Documents) -> 
         )
 
 
-def _digests(
+def _prove_contents(
+    findings: Findings,
+    pieces: Pieces,
+    documents: _Documents,
+    place: npt.NDArray[np.int64],
+    length: npt.NDArray[np.int64],
+) -> None:
+    """Compare the tokens of pieces, and the weights of their targets, with the encoded ones."""
+    digest = Digest()
+    fail(
+        findings,
+        "tokens are those of the tokens artifact",
+        digest(documents.tokens[place], length) != pieces["digest"],
+        pieces,
+        lambda k: f"the piece at token {pieces['offset'][k]} holds other tokens",
+    )
+    weights = np.zeros(len(pieces), np.uint64)
+    if documents.weights is not None:
+        goes_on = pieces["next"] >= 0
+        weights = weight_digests(documents.weights[place], length, goes_on, digest)
+    if "loss spans are those of the tokens artifact" in findings.unproved:
+        return
+    fail(
+        findings,
+        "loss spans are those of the tokens artifact",
+        weights != pieces["weights"],
+        pieces,
+        lambda k: (
+            f"the piece at token {pieces['offset'][k]} trains other targets, or with other weights"
+        ),
+    )
+
+
+def _places(
     pieces: Pieces, at: npt.NDArray[np.int64], documents: _Documents
-) -> npt.NDArray[np.uint64]:
-    """Return the digests that the pieces should have by the encoded tokens."""
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return where the pieces' tokens stand among the documents', and the pieces' lengths."""
     length = pieces["length"].astype(np.int64)
     start = documents.offsets[at] + pieces["offset"]
     place = np.repeat(start - offsets_of(length)[:-1], length)
     place += np.arange(len(place))
-    return Digest()(documents.tokens[place], length)
+    return place, length
 
 
 def _report_strangers(findings: Findings, pieces: Pieces) -> None:
@@ -193,7 +225,8 @@ def _encoded(
     for entry in sorted(load_manifest(str(encode)).files, key=lambda f: f.name):
         path = f"{encode}{os.sep}{entry.name}"
         file = pq.ParquetFile(path, page_checksum_verification=True)
-        names = [n for n in ("doc_uid", "input_ids", "domain") if n in file.schema_arrow.names]
+        known = ("doc_uid", "input_ids", "domain", "loss_spans")
+        names = [name for name in known if name in file.schema_arrow.names]
         for group in range(file.num_row_groups):
             table = file.read_row_group(group, columns=names, use_threads=False).combine_chunks()
             uid = table["doc_uid"].to_numpy()
@@ -212,24 +245,49 @@ def _selected(
     number: dict[str, int],
 ) -> _Documents:
     """Return the documents of a table that should be in the dataset."""
-    lists = table["input_ids"].combine_chunks()
-    lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists
+    lists = _column(table, "input_ids")
     offsets = lists.offsets.to_numpy().astype(np.int64)
     at = np.searchsorted(dropped, uid)
     gone = at < len(dropped)
     gone[gone] = dropped[at[gone]] == uid[gone]
     keep = ~gone & (np.diff(offsets) > 0)
-    kept_tokens = np.repeat(keep, np.diff(offsets))
+    n_tokens = np.diff(offsets)
+    tokens = lists.values.to_numpy()[offsets[0] : offsets[-1]][np.repeat(keep, n_tokens)]
     domain = np.empty(0, np.int16)
     if "domain" in table.column_names:
-        coded = table["domain"].combine_chunks()
-        coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
-        coded = coded.dictionary_encode()
+        coded = _column(table, "domain").dictionary_encode()
         codes = [number.get(name, -1) for name in coded.dictionary.to_pylist()]
         domain = np.array(codes, np.int16)[coded.indices.to_numpy(zero_copy_only=False)][keep]
-    return _Documents(
-        uid[keep],
-        offsets_of(np.diff(offsets)[keep]),
-        lists.values.to_numpy()[offsets[0] : offsets[-1]][kept_tokens],
-        domain,
+    weights = None
+    if "loss_spans" in table.column_names:
+        spans = spans_of(_column(table, "loss_spans").filter(pa.array(keep)))
+        weights = _weights(n_tokens[keep], tokens, spans)
+    return _Documents(uid[keep], offsets_of(n_tokens[keep]), tokens, domain, weights)
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    column = table[name].combine_chunks()
+    return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+
+
+def _weights(
+    n_tokens: npt.NDArray[np.int64], tokens: npt.NDArray[np.int32], spans: LossSpans | None
+) -> npt.NDArray[np.float32] | None:
+    """Return the weight of each token's target, each document being a row of its own."""
+    if spans is None:
+        return None
+    one = np.ones(len(n_tokens), np.int32)
+    none = one - 2
+    group = RowGroup(
+        one.astype(np.int64),
+        one,
+        one.astype(np.int64),
+        one.astype(np.int16),
+        one,
+        n_tokens.astype(np.int32),
+        none,
+        one.astype(np.int16),
+        tokens,
+        spans,
     )
+    return MicroBatch.of(group).loss_weights

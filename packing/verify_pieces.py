@@ -9,13 +9,14 @@ import numpy.typing as npt
 
 from packing.findings import Findings
 from packing.format import DatasetInfo
-from packing.rows import RowGroup, offsets_of
+from packing.rows import MicroBatch, RowGroup, offsets_of
 from transforms.record import mix64
 
 PIECE = np.dtype(
     [
         ("uid", np.int64),
         ("digest", np.uint64),
+        ("weights", np.uint64),
         ("row", np.int64),
         ("offset", np.int32),
         ("length", np.int32),
@@ -25,7 +26,7 @@ PIECE = np.dtype(
         ("domain", np.int16),
     ]
 )
-"""What is kept of a piece: 44 bytes, its tokens as a digest of 64 bits."""
+"""What is kept of a piece: 52 bytes, its tokens and the weights of its targets as digests."""
 
 _SEGMENT = 4 << 20
 
@@ -67,6 +68,29 @@ class Digest:
         return digests
 
 
+def weight_digests(
+    weights: npt.NDArray[np.float32],
+    length: npt.NDArray[np.int64],
+    goes_on: npt.NDArray[np.bool_],
+    digest: Digest,
+) -> npt.NDArray[np.uint64]:
+    """Return a digest of the weights of each piece's targets; 0 where all weigh 1.
+
+    Args:
+        weights: weight of the target of each token, 0 where it has none, [t].
+        length: tokens of each piece, [p].
+        goes_on: whether the piece's last token has a target, [p].
+        digest: digests the bits of the weights.
+    """
+    plain = np.ones(len(weights), np.float32)
+    ends = np.cumsum(length) - 1
+    plain[ends[~goes_on]] = 0
+    found = digest(weights.view(np.int32), length)
+    if len(length):
+        found[~np.logical_or.reduceat(weights != plain, ends - length + 1)] = 0
+    return found
+
+
 class PieceStore:
     """All pieces of a dataset in segments sorted by document; full ones lie on disk.
 
@@ -86,6 +110,14 @@ class PieceStore:
         found = np.empty(len(group.length), PIECE)
         found["uid"] = group.doc_uid
         found["digest"] = self._digest(group.input_ids, group.length.astype(np.int64))
+        found["weights"] = 0
+        if group.loss_spans is not None:
+            found["weights"] = weight_digests(
+                MicroBatch.of(group).loss_weights,
+                group.length.astype(np.int64),
+                group.next_token >= 0,
+                self._digest,
+            )
         found["row"] = np.repeat(group.row_id, group.pieces_per_row)
         found["offset"] = group.doc_offset
         found["length"] = group.length

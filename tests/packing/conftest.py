@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from packing.cost import ModelShape, row_cost
-from packing.format import DatasetInfo
+from packing.format import ROW_SCHEMA, DatasetInfo
 from packing.rows import LossSpans, RowGroup
 from packing.writer import RowFileWriter, write_plan
 
@@ -87,6 +87,8 @@ class World:
     micro_batch: int
     slots_per_step: int
     parents: dict[str, str] = field(default_factory=dict)
+    spans: dict[int, Spans] = field(default_factory=dict)
+    """Loss spans of documents, in positions of their tokens."""
     groups: int = 3
     """Rows of a row group."""
 
@@ -209,6 +211,28 @@ def packed_by_hand(documents: dict[int, list[int]], seq_len: int) -> list[Row]:
     return [Row(i, pieces) for i, pieces in enumerate(row for row in rows if row)]
 
 
+def row_spans(row: Row, spans: dict[int, Spans]) -> Spans:
+    """Return the spans of a row from those of its documents, target by target."""
+    if all(spans.get(p.uid) is None for p in row.pieces):
+        return None
+    found: list[tuple[int, int, float]] = []
+    at = 0
+    for piece in row.pieces:
+        of = spans.get(piece.uid)
+        for i in range(len(piece.tokens) if piece.next >= 0 else len(piece.tokens) - 1):
+            token = piece.offset + i + 1
+            weights = [1.0] if of is None else [w for a, b, w in of if a <= token < b]
+            found += [(at + i + 1, at + i + 2, w) for w in weights]
+        at += len(piece.tokens)
+    joined: list[tuple[int, int, float]] = []
+    for start, end, weight in found:
+        if joined and joined[-1][1] == start and joined[-1][2] == weight:
+            joined[-1] = (joined[-1][0], end, weight)
+        else:
+            joined.append((start, end, weight))
+    return joined
+
+
 def write_parents(world: World, root: Path) -> None:
     """Write the tokens artifact (two shards) and the packer's, and name them as parents."""
     uids = sorted(world.documents)
@@ -227,6 +251,12 @@ def write_parents(world: World, root: Path) -> None:
                 "input_ids": pa.array(lists, pa.list_(pa.int32())),
             }
         )
+        if world.spans:
+            of = [world.spans.get(uid) for uid in part]
+            names_ = ("start", "end", "weight")
+            plain = [x and [dict(zip(names_, span, strict=True)) for span in x] for x in of]
+            kind = ROW_SCHEMA.field("loss_spans").type
+            table = table.append_column("loss_spans", pa.array(plain, kind))
         name = f"{number:010x}-{'0' * 12}.parquet"
         pq.write_table(table, encode / name, row_group_size=7)
         names.append((name, len(part)))
@@ -262,10 +292,10 @@ def make_world(tmp_path: Path) -> Callable[..., World]:
             texts[uid] = [rng.randrange(3, 500) for _ in range(n)] + [EOS]
         packed = packed_by_hand(texts, seq_len)[:rows]
         rng.shuffle(packed)
+        of = {uid: random_spans(rng, len(texts[uid]) - 2) for uid in texts if rng.random() < 0.3}
         for i, row in enumerate(packed):
             row.id = i
-            if spans and rng.random() < 0.6:
-                row.spans = random_spans(rng, sum(len(p.tokens) for p in row.pieces))
+            row.spans = row_spans(row, of) if spans else None
         info = DatasetInfo(
             fingerprint="d" * 64,
             seq_len=seq_len,
@@ -281,6 +311,7 @@ def make_world(tmp_path: Path) -> Callable[..., World]:
         world = World(
             root / f"balance-{'d' * 12}", info, packed, texts, dp, micro_batch, slots_per_step
         )
+        world.spans = of if spans else {}
         if rows is None:
             write_parents(world, root)
         world.write()

@@ -10,6 +10,7 @@ import pytest
 
 import packing.verify_pieces
 from packing.format import ShardError
+from packing.reader import PackedReader
 from packing.verify import CHECKS, verify
 from packing.verify_pieces import Digest
 from packing.writer import RowFileWriter, write_plan
@@ -63,7 +64,7 @@ def test_good_dataset_holds(make_world):
 
 def test_many_segments_prove_the_same(make_world, monkeypatch):
     """Pieces that do not fit in memory are judged the same from segments on disk."""
-    world = make_world()
+    world = make_world(spans=True)
     expected = verify(world.folder).to_json()
     monkeypatch.setattr(packing.verify_pieces, "_SEGMENT", 7)
     assert verify(world.folder).to_json() == expected
@@ -187,6 +188,17 @@ def wrong_domain(world):
     piece.domain = 1 - piece.domain
 
 
+def other_weight(world):
+    row = next(r for r in world.rows if r.spans)
+    start, end, weight = row.spans[0]
+    row.spans[0] = (start, end, weight + 1)
+
+
+def untrained_row(world):
+    row = next(r for r in world.rows if r.spans is None and len(r.pieces[0].tokens) > 1)
+    row.spans = []
+
+
 def swapped_rows(world):
     world.rows[0], world.rows[1] = world.rows[1], world.rows[0]
     world.write()
@@ -218,13 +230,15 @@ PLANTED = {
     next_after_the_end: "next_token is the document's next token",
     wrong_offset: "pieces of a document join",
     wrong_domain: "domains are those of the tokens artifact",
+    other_weight: "loss spans are those of the tokens artifact",
+    untrained_row: "loss spans are those of the tokens artifact",
 }
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda f: f.__name__)
 def test_planted_violations_of_rows(make_world, plant):
     """A dataset with one document tampered with fails the check that promises otherwise."""
-    world = make_world()
+    world = make_world(spans="loss spans" in PLANTED[plant])
     plant(world)
     world.write()
     findings = verify(world.folder)
@@ -332,7 +346,11 @@ def test_values_that_only_another_writer_could_make(make_world):
     world.write()
     span = {"start": 3, "end": 2, "weight": 1.0}
     rewrite_column(world, "loss_spans", lambda v: [[span], *v[1:]])
-    assert "loss spans are ordered and lie in their rows" in verify(world.folder).failed
+    findings = verify(world.folder)
+    assert "loss spans are ordered and lie in their rows" in findings.failed
+    assert "loss spans are those of the tokens artifact" in findings.unproved
+    with PackedReader(world.folder) as reader, pytest.raises(ShardError, match="spans overlap"):
+        assert [b.labels for step in reader.steps() for b in step.micro_batches]
 
 
 def test_row_too_long_and_foreign_footers(make_world, plain):
