@@ -6,6 +6,7 @@ usage, 3 the dataset, 4 storage or lock.
 
 import argparse
 import contextlib
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -37,6 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _train(path: Path, config: TrainerConfig, stop: StopRequest) -> int:
+    # Read by torch's threads when it is loaded. They then sleep while they wait for one another:
+    # where other work shares the cores, spinning makes a step five times as long.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # Loaded late: a mistake in the configuration is told at once.
     from trainer.checkpoint import CheckpointError
     from trainer.loop import TrainingError, train

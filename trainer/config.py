@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from packing.cost import ModelShape
 from trainer.geometry import PRESETS, TIED_PRESETS
-from trainer.settings import AtLeast, Below, MoreThan, Problem, read_settings, read_toml
+from trainer.settings import Below, Minimum, MoreThan, Problem, read_settings, read_toml
 
 
 class ConfigError(ValueError):
@@ -22,17 +22,17 @@ class ModelSettings:
 
     preset: str | None = None
     """A shape by name: tiny, 20m, 125m, 1b, 3b or 8b. Sizes given beside it replace its own."""
-    layers: Annotated[int, AtLeast(1)] | None = None
+    layers: Annotated[int, Minimum(1)] | None = None
     """Decoder layers."""
-    hidden: Annotated[int, AtLeast(1)] | None = None
+    hidden: Annotated[int, Minimum(1)] | None = None
     """Width of the residual stream."""
-    heads: Annotated[int, AtLeast(1)] | None = None
+    heads: Annotated[int, Minimum(1)] | None = None
     """Query heads."""
-    kv_heads: Annotated[int, AtLeast(1)] | None = None
+    kv_heads: Annotated[int, Minimum(1)] | None = None
     """Key and value heads; divides ``heads``."""
-    head_dim: Annotated[int, AtLeast(2)] | None = None
+    head_dim: Annotated[int, Minimum(2)] | None = None
     """Width of one head, even."""
-    ffn: Annotated[int, AtLeast(1)] | None = None
+    ffn: Annotated[int, Minimum(1)] | None = None
     """Inner width of the gated MLP."""
     tied: bool | None = None
     """Whether the embedding is the output head; by default true, and the preset's with one."""
@@ -95,12 +95,12 @@ class ModelSettings:
 class TrainingSettings:
     """How long to train, and what a step does."""
 
-    steps: Annotated[int, AtLeast(1)]
+    steps: Annotated[int, Minimum(1)]
     """Steps of the run. More than the plan has go through it again."""
     activations: Literal["keep", "recompute"] = "keep"
     """What the backward pass works from: everything the forward pass made, or each layer's input,
     from which the rest is made again (less memory, about a third more time, the same bits)."""
-    clip: Annotated[float, AtLeast(0.0)] = 1.0
+    clip: Annotated[float, Minimum(0.0)] = 1.0
     """Largest global norm of a step's gradient; 0 leaves gradients as they are."""
     update: Literal["step"] = "step"
     """When weights change: once a step, after all its micro-batches."""
@@ -112,10 +112,10 @@ class OptimizerSettings:
 
     lr: Annotated[float, MoreThan(0.0)] = 3e-4
     """Learning rate after the warm-up."""
-    weight_decay: Annotated[float, AtLeast(0.0)] = 0.1
+    weight_decay: Annotated[float, Minimum(0.0)] = 0.1
     """Decay of the matrices (the embedding included); norms do not decay."""
     betas: tuple[
-        Annotated[float, AtLeast(0.0), Below(1.0)], Annotated[float, AtLeast(0.0), Below(1.0)]
+        Annotated[float, Minimum(0.0), Below(1.0)], Annotated[float, Minimum(0.0), Below(1.0)]
     ] = (0.9, 0.95)
     """Decay of the first and second moment."""
 
@@ -124,12 +124,12 @@ class OptimizerSettings:
 class SchedulerSettings:
     """The learning rate over the steps."""
 
-    warmup_steps: Annotated[int, AtLeast(0)] = 0
+    warmup_steps: Annotated[int, Minimum(0)] = 0
     """Steps in which the rate rises to ``optimizer.lr``."""
     decay: Literal["cosine", "wsd", "constant"] = "cosine"
     """After the warm-up: along a cosine to ``min_lr``; stable, then falling in a line over the last
     fifth of the steps; or constant."""
-    min_lr: Annotated[float, AtLeast(0.0)] = 0.0
+    min_lr: Annotated[float, Minimum(0.0)] = 0.0
     """The rate that the decay ends at."""
 
 
@@ -137,9 +137,9 @@ class SchedulerSettings:
 class CheckpointSettings:
     """When checkpoints are written; the end and a stop write one too."""
 
-    interval: Annotated[int, AtLeast(1)] = 100
+    interval: Annotated[int, Minimum(1)] = 100
     """Steps between checkpoints."""
-    keep_latest_k: Annotated[int, AtLeast(1)] = 2
+    keep_latest_k: Annotated[int, Minimum(1)] = 2
     """Checkpoints that are kept; older ones are removed."""
 
 
@@ -152,7 +152,7 @@ class TrainerConfig:
     run. Relative paths start at the current folder."""
     out: str
     """Folder for metrics and checkpoints."""
-    seed: Annotated[int, AtLeast(0)] = 0
+    seed: Annotated[int, Minimum(0)] = 0
     """Seed of the first weights."""
     device: str = "auto"
     """auto (CUDA where there is one), cpu, cuda or cuda:N."""

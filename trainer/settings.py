@@ -19,7 +19,7 @@ _NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: 
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class AtLeast:
+class Minimum:
     """A bound: the value is not below ``limit``."""
 
     limit: float
