@@ -142,9 +142,14 @@ def run(
     from pipelines.recipe import load_recipe
 
     loaded = load_recipe(recipe, overrides or ())
+    from pipelines.dry_run import dry_run, is_dry
     from pipelines.progress import print_summary, reporter
     from pipelines.run import run as run_recipe
 
+    if is_dry(loaded, beam_options or ()):
+        names = dry_run(loaded, beam_options or ())
+        say(f"dry run: the pipeline of {', '.join(names)} is valid; nothing was run")
+        return
     with reporter() as progress:
         summary = run_recipe(
             loaded, until=until, beam_options=beam_options or (), progress=progress
