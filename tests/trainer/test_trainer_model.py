@@ -4,6 +4,8 @@ import math
 from itertools import pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
@@ -93,6 +95,20 @@ def test_packed_row_equals_documents_alone(tied):
     for (name, a), b in zip(together.named_parameters(), alone.parameters(), strict=True):
         scale = b.grad.abs().max()
         assert (a.grad - b.grad).abs().max() <= 1e-12 * scale, name
+
+
+@settings(max_examples=30, deadline=None)
+@given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=8), seed=st.integers(0, 99))
+def test_any_layout_of_documents(lengths, seed):
+    """Whatever the lengths, 1-token documents included, a packed row is its documents alone."""
+    model = decoder(torch.float64)
+    tokens, positions, boundaries, _, _ = packed(seed, lengths)
+    with torch.no_grad():
+        together = model(tokens, positions, boundaries)
+        for start, end in pairwise(boundaries):
+            part = slice(start, end)
+            alone = model(tokens[part], positions[part], [0, end - start])
+            torch.testing.assert_close(together[part], alone, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
