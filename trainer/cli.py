@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with StopRequest() as stop:
             return _train(path, load_config(path), stop)
+    except KeyboardInterrupt:
+        return _fail(128 + signal.SIGINT, "interrupted; start again to go on from the checkpoint")
     except ConfigError as error:
         return _fail(2, error)
     except ShardError as error:
@@ -76,6 +79,6 @@ def _train(path: Path, config: TrainerConfig, stop: StopRequest) -> int:
     return 0
 
 
-def _fail(code: int, error: Exception) -> int:
-    print(error, file=sys.stderr)  # noqa: T201
+def _fail(code: int, message: object) -> int:
+    print(message, file=sys.stderr)  # noqa: T201
     return code

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -14,11 +15,20 @@ class StorageError(RuntimeError):
     """The folder of the run cannot be used; says why and what to do."""
 
 
+PATIENCE_S = 2.0
+"""Seconds after which another Ctrl-C is meant as one."""
+
+
 class StopRequest:
-    """Notes SIGTERM and Ctrl-C; the second signal of a kind ends the process at once."""
+    """Notes SIGTERM and Ctrl-C, so that the run ends behind its step.
+
+    A launcher often hands on what the whole process group got already, so the same signal again
+    means nothing new; only a later Ctrl-C interrupts at once.
+    """
 
     def __init__(self) -> None:
         self.requested = False
+        self._since = 0.0
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -36,8 +46,11 @@ class StopRequest:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.requested = True
-        signal.signal(number, self._before[signal.Signals(number)])
+        now = time.monotonic()
+        if not self.requested:
+            self.requested, self._since = True, now
+        elif number == signal.SIGINT and now - self._since > PATIENCE_S:
+            raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

@@ -151,12 +151,32 @@ def test_sigterm_ends_with_a_checkpoint(write_config, tmp_path):
     path, out = write_config("stopped", steps=100_000, interval=100_000), tmp_path / "stopped"
     process = start(path)
     wait_for(process, lambda: count(out) >= 2)
-    process.terminate()
+    for _ in range(2):  # a launcher hands on what the process group got already
+        process.terminate()
     _, errors = process.communicate(timeout=60)
 
     assert process.returncode == 0, errors
     assert (out / f"checkpoint-{len(lines(out))}").exists()
     assert errors.splitlines()[-1] == f"next: drystone train {path}"
+
+
+def test_later_ctrl_c_interrupts(write_config, tmp_path, monkeypatch, capsys):
+    """Ctrl-C twice in a row stops behind the step; another one much later interrupts at once."""
+    monkeypatch.setattr("trainer.stopping.PATIENCE_S", 0.05)
+    step = loop.Run._train_step
+
+    def interrupted(self, batch):
+        metrics = step(self, batch)
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(0.1)
+        signal.raise_signal(signal.SIGINT)
+        return metrics
+
+    monkeypatch.setattr(loop.Run, "_train_step", interrupted)
+    assert main([str(write_config("twice"))]) == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert not list((tmp_path / "twice").glob("checkpoint-*"))
 
 
 def test_step_without_finite_loss_is_skipped(write_config, tmp_path, monkeypatch):
