@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numba
 import numpy as np
 import numpy.typing as npt
-from annotated_types import Ge, Gt, Le
+from annotated_types import Gt, Le
 
 from transforms.record import RecordError
 from transforms.shingles import Hashes, Offsets, ShingleSets
@@ -117,7 +117,7 @@ def permutations(hashes: int) -> tuple[Signatures, Signatures]:
     Returns:
         ``a``, odd, and ``b``, shape [hashes] each.
     """
-    generator = np.random.RandomState(SEED)  # noqa: NPY002 - the generator of datasketch
+    generator = np.random.RandomState(SEED)  # the generator of datasketch
     a = generator.randint(0, 1 << 31, hashes, dtype=np.uint32) * np.uint32(2) + np.uint32(1)
     b = generator.randint(0, 1 << 32, hashes, dtype=np.uint32)
     a.flags.writeable = b.flags.writeable = False
@@ -127,7 +127,8 @@ def permutations(hashes: int) -> tuple[Signatures, Signatures]:
 def signatures(sets: ShingleSets, hashes: int) -> Signatures:
     """Return the MinHash signature of each set, shape [sets, hashes]; all ones for an empty set."""
     a, b = permutations(hashes)
-    return _signatures(sets.offsets, sets.values, a, b)
+    found: Signatures = _signatures(sets.offsets, sets.values, a, b)
+    return found
 
 
 def band_keys(signatures: Signatures, bands: int, rows: int) -> npt.NDArray[np.int64]:
@@ -138,12 +139,14 @@ def band_keys(signatures: Signatures, bands: int, rows: int) -> npt.NDArray[np.i
         bands: bands of the signature.
         rows: hashes per band.
     """
-    return _band_keys(signatures, bands, rows).view(np.int64)
+    keys: npt.NDArray[np.int64] = _band_keys(signatures, bands, rows).view(np.int64)
+    return keys
 
 
 def set_hashes(sets: ShingleSets) -> npt.NDArray[np.uint64]:
     """Return 128 bits that only equal sets share, shape [sets, 2]."""
-    return _set_hashes(sets.offsets, sets.values)
+    hashes: Hashes = _set_hashes(sets.offsets, sets.values)
+    return hashes
 
 
 def to_datasketch(signature: Signatures) -> "LeanMinHash":

@@ -42,7 +42,7 @@ def tokens_of(text):
             run = ""
         if kind == "single":
             tokens.append(character.casefold())
-    return tokens + [run] if run else tokens
+    return [*tokens, run] if run else tokens
 
 
 def shingles_of(text, n):
@@ -135,7 +135,7 @@ def test_short_texts_are_their_whole_sequence():
 
 
 def test_the_ascii_definition_is_that_of_word_characters():
-    """For ASCII, tokens are the lower-cased runs of ``\\w``."""
+    """For ASCII, tokens are the lower-cased runs of the regular expression's word characters."""
     rng = random.Random(3)
     text = "".join(chr(rng.randrange(128)) for _ in range(3000))
     assert tokens_of(text) == re.findall(r"\w+", text.lower())
