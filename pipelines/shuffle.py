@@ -6,6 +6,7 @@ flat. ``runner``: the tables themselves, as Arrow IPC bytes, travel through the 
 for workers that share no file system fit for it.
 """
 
+import itertools
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ class Segment:
     origin: Any
     """The task or partition that made it, without its data."""
     piece: int = 0
-    """Place among the tables that one task sent to this partition."""
+    """Place among the tables that one task sent."""
     path: str = ""
     offset: int = 0
     length: int = 0
@@ -83,8 +84,9 @@ class Shuffle(beam.PTransform):
     Arrow never travels as pickle: a pickled slice carries its parent's buffers whole.
 
     Args:
-        produce: task -> (partition, table) pairs, each partition at most once. A task has a
-            ``store``, the ``folder`` of its artifact, an ``order`` and ``shared`` values.
+        produce: task -> (partition, table) pairs; tables of one partition stay in their order. A
+            task has a ``store``, the ``folder`` of its artifact, an ``order`` and ``shared``
+            values.
         kind: ``files`` or ``runner``.
     """
 
@@ -145,19 +147,20 @@ def _write_segments(source: Any, tables: Partitioned) -> Iterator[tuple[int, Seg
                 writer.write_table(table)
             found.append((partition, offset, file.tell() - offset))
             file.write(b"\0" * (-file.tell() % 64))
-    for partition, offset, length in found:
-        yield partition, Segment(origin, 0, str(path), offset, length)
+    for piece, (partition, offset, length) in enumerate(found):
+        yield partition, Segment(origin, piece, str(path), offset, length)
 
 
 def _payloads(source: Any, tables: Partitioned) -> Iterator[tuple[int, Segment]]:
     origin = _Origin.of(source)
+    pieces = itertools.count()
     for partition, table in tables:
         rows = max(1, int(len(table) * _MAX_PAYLOAD_BYTES / max(table.nbytes, 1)))
-        for piece, start in enumerate(range(0, max(len(table), 1), rows)):
+        for start in range(0, max(len(table), 1), rows):
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, table.schema) as writer:
                 writer.write_table(table.slice(start, rows))
-            yield partition, Segment(origin, piece, payload=sink.getvalue().to_pybytes())
+            yield partition, Segment(origin, next(pieces), payload=sink.getvalue().to_pybytes())
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ class ExactDedupeStage(Stage):
                 )
             )
         if tables:
-            yield from _split_by_hash(pa.concat_tables(tables), task.shared["partitions"])
+            yield from split_by_hash(pa.concat_tables(tables), task.shared["partitions"])
 
     def _by_shard(self, partition: Partition) -> Partitioned:
         duplicates = exact_duplicates(pa.concat_tables(partition.tables()))
@@ -114,7 +114,7 @@ class ExactDedupeStage(Stage):
         )
 
 
-def _split_by_hash(table: pa.Table, partitions: int) -> Partitioned:
+def split_by_hash(table: pa.Table, partitions: int) -> Partitioned:
     """Split rows by the leading bits of their hash."""
     hashes = table["exact_hash"].combine_chunks()
     raw = np.frombuffer(hashes.buffers()[1], np.uint8).reshape(-1, 16)

@@ -1,6 +1,6 @@
 """Which documents of a shard earlier stages removed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -43,8 +43,18 @@ def removed_by_file(corpus: Corpus) -> dict[str, Uids]:
 
     Reads one narrow file at a time; memory is the removed addresses, 8 bytes each.
     """
+    return by_file(corpus, removed_uids(corpus))
+
+
+def by_file(corpus: Corpus, addresses: Iterable[Uids]) -> dict[str, Uids]:
+    """Return the addresses that lie in each ingest file, ascending, by file name.
+
+    Args:
+        corpus: a corpus that is ingested.
+        addresses: arrays of addresses, each ascending; files without any are left out.
+    """
     by_shard: dict[int, list[Uids]] = {}
-    for uids in _removed(corpus):
+    for uids in addresses:
         shards, starts = np.unique(uids >> ROW_BITS, return_index=True)
         for shard, part in zip(shards.tolist(), np.split(uids, starts[1:]), strict=True):
             by_shard.setdefault(shard, []).append(part)
@@ -66,7 +76,7 @@ def shards_of(path: Path) -> list[int]:
     return np.unique(uids >> ROW_BITS).tolist()  # type: ignore[no-any-return]
 
 
-def _removed(corpus: Corpus) -> Iterator[Uids]:
+def removed_uids(corpus: Corpus) -> Iterator[Uids]:
     """Yield sorted addresses of removed documents, file by file."""
     overlay = id_overlay(corpus)
     rejected = overlay.filter(pc.is_null(overlay["id"]))["doc_uid"].to_numpy()
