@@ -87,7 +87,8 @@ def test_commands_in_the_documentation_exist(generator):
         for block in re.findall(
             r"^```(?:sh|console|bash)\n(.*?)^```", page.read_text(), re.M | re.S
         ):
-            for line in re.findall(r"^(?:\$ )?drystone (.*)$", block, re.M):
+            lines = block.replace("\\\n", " ")
+            for line in re.findall(r"^(?:\$ )?drystone (.*)$", lines, re.M):
                 words = shlex.split(line.partition(" #")[0])
                 name = next((n for n in known if words[: len(n.split())] == n.split()), None)
                 assert name is not None or words[0].startswith("-"), f"{page.name}: {line}"
