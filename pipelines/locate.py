@@ -21,7 +21,9 @@ def find_workdir(given: Path | None = None) -> Path:
     """
     if given is not None:
         if not (given / "runs").is_dir() and not (given / CATALOG_FILE).exists():
-            raise UsageError(f"{given}: no work directory; give the workdir of a recipe that was run")
+            raise UsageError(
+                f"{given}: no work directory; give the workdir of a recipe that was run"
+            )
         return given
     try:
         return nearest_workdir()
