@@ -31,6 +31,7 @@ class Decision:
 
 DECISIONS: tuple[Decision, ...] = (
     Decision("dedupe.exact", r"duplicates-.*\.parquet", "'dedupe.exact'"),
+    Decision("encode", r"drops-.*\.parquet", "reason"),
     Decision("encode", SHARD_FILES, "'empty'", where="n_tokens = 0"),
     Decision("pack", r"drops-.*\.parquet", "reason"),
 )

@@ -48,6 +48,7 @@ CHECKS = (
     "long documents are cut into full rows and one remainder",
     "every selected token is placed once per copy",
     "tokens are those of the tokens artifact",
+    "fill in the middle can be undone",
     "domains are those of the tokens artifact",
     "loss spans are those of the tokens artifact",
 )

@@ -14,6 +14,7 @@ from packing.findings import Findings
 from packing.format import DatasetInfo, DatasetManifest, ShardError, load_manifest
 from packing.rows import LossSpans, MicroBatch, RowGroup, offsets_of
 from packing.shard import spans_of
+from packing.verify_fim import FimProof
 from packing.verify_pieces import Digest, Pieces, PieceStore, fail, prove_joins, weight_digests
 
 
@@ -58,6 +59,7 @@ def prove_documents(
         for check in (
             "every selected token is placed once per copy",
             "tokens are those of the tokens artifact",
+            "fill in the middle can be undone",
             "domains are those of the tokens artifact",
             "loss spans are those of the tokens artifact",
         ):
@@ -74,11 +76,13 @@ def prove_documents(
     try:
         dropped = _dropped(pack)
         before = 0
-        for found, last in _encoded(encode, dropped, info):
+        fim = FimProof(findings, load_manifest(str(encode)).config)
+        for found, last in _encoded(encode, dropped, info, fim):
             pieces = store.of(before, last + 1)
             before = last + 1
             documents += prove_joins(findings, pieces, info)
             _prove_tokens(findings, pieces, found)
+        fim.finish()
         rest = store.of(before, np.iinfo(np.int64).max)
         documents += prove_joins(findings, rest, info)
         _report_strangers(findings, rest)
@@ -217,12 +221,14 @@ def _dropped(pack: Path) -> npt.NDArray[np.int64]:
 
 
 def _encoded(
-    encode: Path, dropped: npt.NDArray[np.int64], info: DatasetInfo
+    encode: Path, dropped: npt.NDArray[np.int64], info: DatasetInfo, fim: FimProof
 ) -> Iterator[tuple[_Documents, int]]:
     """Give the selected documents of the tokens artifact, and the last address looked at."""
     number = {name: place for place, name in enumerate(info.domains)}
     last = -1
     for entry in sorted(load_manifest(str(encode)).files, key=lambda f: f.name):
+        if entry.name.startswith("drops-"):
+            continue
         path = f"{encode}{os.sep}{entry.name}"
         file = pq.ParquetFile(path, page_checksum_verification=True)
         known = ("doc_uid", "input_ids", "domain", "loss_spans")
@@ -235,6 +241,7 @@ def _encoded(
             if uid[0] <= last or (np.diff(uid) <= 0).any():
                 raise ShardError(f"{path}: documents are not in the order of their address")
             last = int(uid[-1])
+            fim.check(table)
             yield _selected(table, uid, dropped, number), last
 
 

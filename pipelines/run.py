@@ -25,6 +25,8 @@ from pipelines.runners import quiet_beam, runner_options
 from pipelines.stages import Planned, bind, stages_of, tasks_done
 from pipelines.steps.stage import Apply
 from transforms.record import RecordError
+from transforms.tokenize.chat import NOT_PREFIX_STABLE, TEMPLATE_FAILED
+from transforms.tokenize.conversation import NO_TRAINED_TOKEN
 
 Progress = Callable[[StageProgress], None]
 
@@ -300,7 +302,12 @@ def _flow(summary: RunSummary, stage: str, manifest: Manifest, rows_in: int) -> 
 _DROPS = {
     "ingest": {"dropped_min_chars": "under min_chars"},
     "dedupe.exact": {"dropped": "dedupe.exact"},
-    "encode": {"empty": "empty"},
+    "encode": {
+        "empty": "empty",
+        NO_TRAINED_TOKEN: NO_TRAINED_TOKEN,
+        NOT_PREFIX_STABLE: NOT_PREFIX_STABLE,
+        TEMPLATE_FAILED: TEMPLATE_FAILED,
+    },
     "pack": {"too long": "too long"},
 }
 """Stage -> counter of its manifest -> reason in ``selection``."""

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from annotated_types import MinLen
+from annotated_types import Ge, MinLen
 
 from pipelines.formats.find import FoundFile, find_files
 from pipelines.formats.stream import Compression
 from transforms.record import RecordError
+from transforms.tokenize.conversation import ROLES, TOOL_CALLS, Role, Training
 
 Format = Literal["jsonl", "parquet", "txt", "md"]
 
@@ -58,6 +59,18 @@ class SourceSettings:
     """Column or key of the language."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """Further columns to keep: name in the catalog = name in the input."""
+    messages: Annotated[str, MinLen(1)] | None = None
+    """Column or key of a conversation's messages; the source then holds conversations, and `text`
+    is not read."""
+    tools: Annotated[str, MinLen(1)] | None = None
+    """Column or key of a conversation's tool definitions; a record may lack it."""
+    train_on: tuple[Role, ...] = ("assistant",)
+    """Roles whose messages are trained, in a source with `messages`."""
+    train_turns: Literal["all", "last"] = "all"
+    """`last` trains only messages after the last one of the user."""
+    weights: Mapping[str, Annotated[float, Ge(0)]] = field(default_factory=dict)
+    """Weight in the loss by role, 1 where none is given; `tool_calls` for messages that call tools.
+    A message's own `weight` multiplies it, and its own `loss = false` leaves the message out."""
     format: Format | None = None
     """Format of the files; default: by their suffix (`.jsonl`, `.parquet`, `.txt`, `.md`; with
     `.gz` or `.zst` behind it, but for Parquet)."""
@@ -74,6 +87,39 @@ class SourceSettings:
                 f"columns of source {self.name!r} named {', '.join(map(repr, taken))} would hide "
                 "columns that every document has; give them other names"
             )
+        self._check_chat()
+
+    def _check_chat(self) -> None:
+        chat = {
+            "tools": self.tools is not None,
+            "train_on": self.train_on != ("assistant",),
+            "train_turns": self.train_turns != "all",
+            "weights": bool(self.weights),
+        }
+        used = [name for name, is_used in chat.items() if is_used]
+        if self.messages is None and used:
+            raise ValueError(
+                f"{', '.join(used)} of source {self.name!r} belong to conversations; "
+                "set messages or remove them"
+            )
+        if self.messages is not None and self.format in ("txt", "md"):
+            raise ValueError(
+                f"source {self.name!r} has messages, which {self.format} files do not hold; "
+                "remove one of messages and format"
+            )
+        if not self.train_on:
+            raise ValueError(f"train_on of source {self.name!r} is empty; name a role")
+        unknown = sorted(set(self.weights) - {*ROLES, TOOL_CALLS})
+        if unknown:
+            raise ValueError(
+                f"weights of source {self.name!r} names {', '.join(unknown)}; known: "
+                f"{', '.join(ROLES)}, {TOOL_CALLS}"
+            )
+
+    @property
+    def training(self) -> Training:
+        """What is trained of the source's conversations."""
+        return Training(self.train_on, self.train_turns, self.weights)
 
     @property
     def domain_name(self) -> str:
@@ -153,6 +199,11 @@ def _source_file(source: SourceSettings, file: FoundFile) -> SourceFile:
         raise RecordError(
             f"source {source.name!r}: {file.path} has no suffix of a known format ({known}, all but "
             ".parquet also with .gz or .zst); narrow the path or set format"
+        )
+    if source.messages is not None and form in ("txt", "md"):
+        raise RecordError(
+            f"source {source.name!r}: {file.path} is no file of conversations; narrow the path, or "
+            "remove messages"
         )
     return SourceFile(
         source.name, file.path, file.relative, file.size, file.mtime_ns, form, compression

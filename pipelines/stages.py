@@ -7,6 +7,7 @@ from pipelines.artifacts import Manifest, Workdir
 from pipelines.corpus import Corpus
 from pipelines.recipe import Recipe
 from pipelines.steps.balance import BalanceStage
+from pipelines.steps.conversations import chat_plan
 from pipelines.steps.dedupe import ExactDedupeStage
 from pipelines.steps.encode import EncodeStage
 from pipelines.steps.ingest import IngestStage
@@ -29,7 +30,10 @@ def stages_of(recipe: Recipe) -> list[Stage]:
     ]
     if recipe.dedupe.exact is not None:
         stages.append(ExactDedupeStage(recipe.dedupe.exact, shuffle))
-    stages += [TokenizerStage(recipe.tokenizer, recipe.seed), EncodeStage(recipe.tokenizer)]
+    stages += [
+        TokenizerStage(recipe.tokenizer, recipe.seed),
+        EncodeStage(recipe.tokenizer, recipe.seed, chat_plan(recipe.sources, recipe.tokenizer)),
+    ]
     if recipe.pack.enabled:
         stages += [
             PackStage(recipe.pack, recipe.seed),

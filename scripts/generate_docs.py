@@ -111,7 +111,7 @@ def _key_rows(cls: type, path: tuple[str, ...]) -> Iterator[str]:
             value, default = f"table `{shown}`", ""
         else:
             value, default = _cell(describe(annotation)), _default(default_of(field))
-        yield f"| `{field.name}` | {value} | {default} | {_cell(_markdown(docs[field.name]))} |"
+        yield f"| `{field.name}` | {value} | {_cell(default)} | {_cell(_markdown(docs[field.name]))} |"
 
 
 def _default(value: Any) -> str:

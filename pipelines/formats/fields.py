@@ -3,9 +3,12 @@
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pipelines.sources import DEFAULT_ID, SourceSettings
+from transforms.text import IngestSettings, normalize_text
+from transforms.tokenize.conversation import ConversationError, Training, conversation_text
 
 
 class RecordProblem(Exception):  # noqa: N818 - a state of the data, not a failure of the program
@@ -18,6 +21,35 @@ class RecordProblem(Exception):  # noqa: N818 - a state of the data, not a failu
 
 
 @dataclass(frozen=True, slots=True)
+class ChatFields:
+    """Names of the values that make a conversation, and what is asked of it."""
+
+    messages: str
+    tools: str | None
+    training: Training
+    ingest: IngestSettings
+
+    def text(self, record: Any) -> str:
+        """Return a record's conversation as the text of a document.
+
+        Raises:
+            TypeError: the record is no object.
+            RecordProblem: it holds no conversation that can be trained on.
+        """
+        if not isinstance(record, dict):
+            raise TypeError
+        if record.get(self.messages) is None:
+            found = ", ".join(map(repr, list(record)[:8])) or "no keys"
+            raise RecordProblem("missing messages", f"nothing under {self.messages!r}; {found}")
+        tools = record.get(self.tools) if self.tools is not None else None
+        normalize = partial(normalize_text, settings=self.ingest)
+        try:
+            return conversation_text(record[self.messages], tools, self.training, normalize)
+        except ConversationError as error:
+            raise RecordProblem(error.reason, error.detail) from error
+
+
+@dataclass(frozen=True, slots=True)
 class Fields:
     """Names of the values that a reader takes from each record of one file."""
 
@@ -27,11 +59,23 @@ class Fields:
     id: str
     lang: str
     columns: Mapping[str, str]
+    chat: ChatFields | None = None
+    """Of a source of conversations; ``text`` is not read then."""
 
     @classmethod
-    def of(cls, source: SourceSettings, path: str) -> "Fields":
+    def of(cls, source: SourceSettings, path: str, ingest: IngestSettings) -> "Fields":
         """Return the fields of a source's file."""
-        return cls(path, source.text, source.id, source.lang, source.columns)
+        chat = None
+        if source.messages is not None:
+            chat = ChatFields(source.messages, source.tools, source.training, ingest)
+        return cls(path, source.text, source.id, source.lang, source.columns, chat)
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Names of the values that a document's text is made of; the first must be there."""
+        if self.chat is None:
+            return (self.text,)
+        return (self.chat.messages, *([self.chat.tools] if self.chat.tools else []))
 
     def record_id(self, value: Any, number: int) -> str:
         """Return the id of a record: a string as it is, an integer as text, `path#row` for none.

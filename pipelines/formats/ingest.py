@@ -56,7 +56,7 @@ def ingest_part(
     first = shard_number(part.source, path, part.part)
     run = _Run(part, source, ingest, folder, task)
     with RejectWriter(folder / f"rejects-{first:010x}-{task}.parquet", part.source) as rejects:
-        for rows in _read(part, source):
+        for rows in _read(part, source, ingest):
             documents = run.take(rows)
             rejects.add(rows.rejects, path)
             rejects.add(documents.rejects, path)
@@ -134,10 +134,10 @@ class _Run:
             self.found[name] += len(table) - nulls
 
 
-def _read(part: SourcePart, source: SourceSettings) -> Iterator[Rows]:
+def _read(part: SourcePart, source: SourceSettings, ingest: IngestSettings) -> Iterator[Rows]:
     """Read a part by the reader of its format."""
     file = part.files[0]
-    fields = Fields.of(source, file.relative)
+    fields = Fields.of(source, file.relative, ingest)
     if file.sha256 is None:
         nothing = pa.array([], pa.string())
         problem = Reject(None, "unreadable file", file.problem)

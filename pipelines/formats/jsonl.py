@@ -71,7 +71,7 @@ def parse_lines(block: LineBlock, fields: Fields) -> Rows:
     for number, line in enumerate(block.lines, block.number):
         try:
             record = orjson.loads(line)  # type: ignore[arg-type]
-            text = record[fields.text]
+            text = record[fields.text] if fields.chat is None else fields.chat.text(record)
             if type(text) is not str:
                 raise TypeError
             name = record.get(fields.id)

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.formats.fields import Fields, RecordProblem, snippet
+from pipelines.formats.fields import ChatFields, Fields, RecordProblem, snippet
 from pipelines.formats.lines import MAX_LINE_BYTES
 from pipelines.formats.stream import CHUNK_BYTES, open_binary
 from transforms.columns import as_strings, from_arrow
@@ -66,14 +67,16 @@ def read_row_groups(
 def _read_row_group(file: pq.ParquetFile, number: int, row: int, fields: Fields) -> Iterator[Rows]:
     """Read one row group; rows that cannot be read are rejects, one each."""
     group = file.metadata.row_group(number)
-    wanted = {fields.text, fields.id, fields.lang, *fields.columns.values()}
+    wanted = {*fields.text_columns, fields.id, fields.lang, *fields.columns.values()}
     present = [name for name in file.schema_arrow.names if name in wanted]
     size = max(1, min(1 << 16, group.num_rows * CHUNK_BYTES // max(group.total_byte_size, 1)))
     done = 0
     try:
-        if fields.text not in present:
-            detail = f"no column {fields.text!r} among {snippet(file.schema_arrow.names)}"
-            yield from _all_rejected(row, group.num_rows, "missing text", detail)
+        needed = fields.text_columns[0]
+        if needed not in present:
+            detail = f"no column {needed!r} among {snippet(file.schema_arrow.names)}"
+            reason = "missing text" if fields.chat is None else "missing messages"
+            yield from _all_rejected(row, group.num_rows, reason, detail)
             return
         batches = file.iter_batches(size, row_groups=[number], columns=present, use_threads=False)
         for batch in itertools.chain.from_iterable(map(_pieces, batches)):
@@ -108,13 +111,10 @@ def _parse(batch: pa.RecordBatch, row: int, fields: Fields) -> Rows:
     good = np.ones(len(batch), bool)
     for name, column in named.items():
         _reject(good, _not_unicode(column), rejects, numbers, "invalid UTF-8", f"column {name!r}")
-    text = _as_text(named[fields.text])
-    if text is None:
-        detail = f"column {fields.text!r} has type {named[fields.text].type}"
-        _reject(good, good.copy(), rejects, numbers, "text is not a string", detail)
-        text = pa.nulls(len(batch), pa.string())
-    missing = pc.is_null(text).to_numpy(zero_copy_only=False)
-    _reject(good, missing, rejects, numbers, "text is null", None)
+    if fields.chat is not None:
+        text = _conversations(named, good, numbers, fields.chat, rejects)
+    else:
+        text = _texts(named[fields.text], good, numbers, fields, rejects)
     long = pc.fill_null(pc.binary_length(text), 0).to_numpy(zero_copy_only=False) > MAX_LINE_BYTES
     _reject(good, long, rejects, numbers, "record too long", f"more than {MAX_LINE_BYTES} bytes")
     ids = _ids(named.get(fields.id), good, numbers, fields, rejects)
@@ -130,6 +130,53 @@ def _parse(batch: pa.RecordBatch, row: int, fields: Fields) -> Rows:
         columns={name: from_arrow(taken.get(key, absent)) for name, key in fields.columns.items()},
         rejects=sorted(rejects, key=lambda reject: reject.line or 0),
     )
+
+
+def _texts(
+    column: pa.Array,
+    good: npt.NDArray[np.bool_],
+    numbers: npt.NDArray[np.int64],
+    fields: Fields,
+    rejects: list[Reject],
+) -> pa.Array:
+    """Return the texts; a row without one is no longer good."""
+    text = _as_text(column)
+    if text is None:
+        detail = f"column {fields.text!r} has type {column.type}"
+        _reject(good, good.copy(), rejects, numbers, "text is not a string", detail)
+        text = pa.nulls(len(column), pa.string())
+    missing = pc.is_null(text).to_numpy(zero_copy_only=False)
+    _reject(good, missing, rejects, numbers, "text is null", None)
+    return text
+
+
+def _conversations(
+    named: dict[str, pa.Array],
+    good: npt.NDArray[np.bool_],
+    numbers: npt.NDArray[np.int64],
+    chat: ChatFields,
+    rejects: list[Reject],
+) -> pa.StringArray:
+    """Return the conversations as texts; a row without one is no longer good."""
+    keys = [key for key in (chat.messages, chat.tools) if key in named]
+    texts: list[str | None] = [None] * len(good)
+    for place in np.flatnonzero(good).tolist():
+        # A struct has every key of its type: null stands for a key that the record lacks.
+        record = {key: _without_nulls(named[key][place].as_py()) for key in keys}
+        try:
+            texts[place] = chat.text(record)
+        except RecordProblem as problem:
+            rejects.append(Reject(int(numbers[place]), problem.reason, problem.detail))
+            good[place] = False
+    return pa.array(texts, pa.string())
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
 
 
 def _storage(column: pa.Array) -> pa.Array:

@@ -103,7 +103,10 @@ class IngestStage(Stage):
     @staticmethod
     def _source_identity(source: SourceSettings) -> dict[str, Any]:
         domain = {"domain": source.domain_name}
-        return {**settings_json(source, without=("path", "domain")), **domain}
+        chat = ("messages", "tools", "train_on", "train_turns", "weights")
+        # Not there where it says nothing, so that other sources keep their artifacts.
+        left_out = ("path", "domain", *(chat if source.messages is None else ()))
+        return {**settings_json(source, without=left_out), **domain}
 
     def expected_tasks(self) -> int | None:
         """Return the number of parts."""

@@ -40,7 +40,8 @@ class TokenizerStage(Stage):
 
     def config(self) -> dict[str, Any]:
         """Return the settings that the result depends on."""
-        config = settings_json(self.settings, without=("model", "encode_cache_mib"))
+        left_out = ("model", "encode_cache_mib", "chat_template", "fim")
+        config = settings_json(self.settings, without=left_out)
         if self.model is None:
             return {**config, "seed": self.seed}
         if not self.model.is_file():

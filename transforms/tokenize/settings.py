@@ -3,11 +3,31 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, Le, MinLen
 
 DEFAULT_VOCAB_SIZE = 32_000
 
 TokenizerKind = Literal["sentencepiece", "hf", "tiktoken"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FimSettings:
+    """Fill in the middle (`[tokenizer.fim]`)."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
+
+    rate: Annotated[float, Ge(0), Le(1)] = 0.5
+    """Share of the documents that are rearranged."""
+    spm_rate: Annotated[float, Ge(0), Le(1)] = 0.5
+    """Share of these that are written suffix first; the others prefix first."""
+    domains: tuple[str, ...] = ()
+    """Domains whose documents are taken; all where none is named. Conversations never are."""
+    prefix: Annotated[str, MinLen(1)] = "<|fim_prefix|>"
+    """Special token before the prefix."""
+    middle: Annotated[str, MinLen(1)] = "<|fim_middle|>"
+    """Special token before the middle."""
+    suffix: Annotated[str, MinLen(1)] = "<|fim_suffix|>"
+    """Special token before the suffix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +69,11 @@ class TokenizerSettings:
     special_ids: dict[str, Annotated[int, Ge(0)]] = field(default_factory=dict)
     """Special tokens of a tiktoken file, which does not hold them: text to id. The tokens of the
     published vocabularies are known; other named tokens follow the highest rank."""
+    chat_template: str | None = None
+    """Template of conversations: a Jinja file, or `chatml`, `hermes` or `llama3`; default: the one
+    beside the tokenizer's file or inside it. Read only where a source has `messages`."""
+    fim: FimSettings | None = None
+    """Fill in the middle; without this table documents stay as they are."""
     encode_cache_mib: Annotated[int, Gt(0)] = 256
     """Bound of the cache of encoded spans, in MiB per worker. It never changes the ids."""
 
