@@ -7,7 +7,7 @@ condition alone. Memory is one row group of the ingested text and 12 bytes per k
 import json
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +22,10 @@ from catalog.store import query, to_json_rows
 from pipelines.artifacts import Manifest
 from pipelines.locate import UsageError, run_record
 from pipelines.sources import RESERVED_COLUMNS
+from pipelines.steps.removed import shards_of
+from pipelines.text_spans import read_spans, span_files
 from transforms.record import ROW_BITS, RecordError
+from transforms.tokenize.text_spans import apply_spans
 
 DocumentFormat = Literal["jsonl.zst", "parquet", "hf"]
 
@@ -49,7 +52,8 @@ def export_documents(
     """Write the documents that a run kept.
 
     A row has ``source, id, text, domain, lang``, the source's columns, and ``copies``, the number
-    of times the document is taken. The text is the ingested one.
+    of times the document is taken. The text is the ingested one with the spans of the run's stages
+    applied, as tokenizing does (:func:`transforms.tokenize.text_spans.apply_spans`).
 
     Args:
         workdir: the work directory of the run.
@@ -72,6 +76,7 @@ def export_documents(
         raise UsageError(f"{out}: exists and is no empty folder; remove it or name another")
     folder, manifest = _ingested(workdir, run_id)
     kept = _Kept(workdir, run_id, where)
+    spans = span_files(workdir, run_record(run_id, workdir)["stages"])
     paths = [folder / entry.name for entry in manifest.entries()]
     schema = _schema(paths)
     temporary = out.with_name(f".{out.name}.{uuid.uuid4().hex[:8]}.tmp")
@@ -80,7 +85,7 @@ def export_documents(
         temporary.mkdir()
         writer = _Writer(temporary, form, schema, rolling=not one_file)
         for path in paths:
-            for table in _documents(path, kept):
+            for table in _documents(path, kept, spans):
                 writer.write(table)
         names = writer.finish()
         if one_file:
@@ -121,19 +126,24 @@ class _Kept:
         self.uids: npt.NDArray[np.int64] = table["doc_uid"].to_numpy()
         self.copies: npt.NDArray[np.int32] = table["copies"].to_numpy()
 
-    def of_shard(self, shard: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """Return the addresses and copies of one shard's documents."""
-        first, last = np.searchsorted(
-            self.uids, np.array([shard << ROW_BITS, (shard + 1) << ROW_BITS], np.int64)
-        )
-        return self.uids[first:last], self.copies[first:last]
+    def of_shards(
+        self, shards: Sequence[int]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """Return the addresses and copies of the documents of some shards, in their order."""
+        numbers = np.array(shards, np.int64)
+        bounds = np.searchsorted(self.uids, np.stack([numbers, numbers + 1], axis=1) << ROW_BITS)
+        place = np.concatenate([np.arange(first, last) for first, last in bounds.tolist()])
+        return self.uids[place], self.copies[place]
 
 
-def _documents(path: Path, kept: _Kept) -> Iterator[pa.Table]:
+def _documents(path: Path, kept: _Kept, spans: Sequence[Path]) -> Iterator[pa.Table]:
     """Yield the documents of one ingest file that are kept, a row group at a time."""
-    uids, copies = kept.of_shard(int(path.name[:10], 16))
+    # Small source files, a shard each, share an ingest file.
+    shards = shards_of(path)
+    uids, copies = kept.of_shards(shards)
     if not len(uids):
         return
+    found_spans = read_spans(spans, shards)
     with pq.ParquetFile(path) as file:
         columns = _columns(file.schema_arrow)
         for group in range(file.num_row_groups):
@@ -142,8 +152,11 @@ def _documents(path: Path, kept: _Kept) -> Iterator[pa.Table]:
             wanted = uids[place] == found
             if wanted.any():
                 table = file.read_row_group(group, columns=columns).select(columns)
+                table = table.filter(pa.array(wanted))
+                text = apply_spans(table["text"].combine_chunks(), found[wanted], found_spans).text
+                table = table.set_column(columns.index("text"), "text", text)
                 taken = pa.array(copies[place[wanted]], pa.int32())
-                yield table.filter(pa.array(wanted)).append_column("copies", taken)
+                yield table.append_column("copies", taken)
 
 
 def _columns(schema: pa.Schema) -> list[str]:

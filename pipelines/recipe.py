@@ -7,7 +7,7 @@ reads the file into them, strictly: no unknown key, no coercion, and all mistake
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -24,6 +24,7 @@ from pipelines.recipe_reference import attribute_docs, tables
 from pipelines.runners import RunnerSettings
 from pipelines.sources import SourceSettings
 from transforms.exact import ExactSettings
+from transforms.mixture import MixtureSettings
 from transforms.text import IngestSettings
 from transforms.tokenize.settings import TokenizerSettings
 
@@ -73,6 +74,9 @@ class Recipe:
     """Removing duplicates."""
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     """Turning text into token ids."""
+    mixture: MixtureSettings | None = None
+    """Drawing documents so that domains have the asked shares of tokens; without it each is drawn
+    once."""
     pack: PackSettings = field(default_factory=PackSettings)
     """Putting documents into rows of ``seq_len`` tokens."""
     balance: BalanceSettings = field(default_factory=BalanceSettings)
@@ -86,6 +90,25 @@ class Recipe:
             object.__setattr__(self, "workdir", f"runs/{self.name}")
         for problem in _rules(self.name, [source.name for source in self.sources]):
             raise ValueError(problem.line("recipe"))
+        for problem in self._mixture_rules():
+            raise ValueError(problem.line("recipe"))
+        domains = sorted({source.domain_name for source in self.sources})
+        for name in self.tokenizer.fim.domains if self.tokenizer.fim is not None else ():
+            if name not in domains:
+                raise ValueError(
+                    f"tokenizer.fim.domains: no source has the domain {name!r}; "
+                    f"there are {', '.join(domains)}"
+                )
+
+    def _mixture_rules(self) -> Iterator[Problem]:
+        mixture = self.mixture
+        soft = mixture.soft if mixture is not None else None
+        yield from _unknown_names(
+            mixture.weights if mixture is not None else (),
+            [soft.column] if soft is not None and soft.column is not None else (),
+            [source.domain_name for source in self.sources],
+            [name for source in self.sources for name in source.columns],
+        )
 
 
 _ADAPTER: TypeAdapter[Recipe] = TypeAdapter(Recipe)
@@ -179,6 +202,42 @@ def _raw_rules(raw: dict[str, Any]) -> Iterator[Problem]:
         return
     names = [source.get("name") if isinstance(source, dict) else None for source in sources]
     yield from _rules(raw.get("name"), names)
+    mixture = raw.get("mixture")
+    if not isinstance(mixture, dict):
+        return
+    weights, soft = mixture.get("weights"), mixture.get("soft")
+    column = soft.get("column") if isinstance(soft, dict) else None
+    tables = [source for source in sources if isinstance(source, dict)]
+    columns = [source["columns"] for source in tables if isinstance(source.get("columns"), dict)]
+    yield from _unknown_names(
+        weights if isinstance(weights, dict) else (),
+        [column] if isinstance(column, str) else (),
+        [source.get("domain", source.get("name")) for source in tables],
+        [name for names in columns for name in names],
+    )
+
+
+def _unknown_names(
+    weights: Iterable[str], column: Iterable[str], domains: Sequence[Any], columns: Sequence[str]
+) -> Iterator[Problem]:
+    """Yield the names in the mixture that no source has."""
+    known = sorted({name for name in domains if isinstance(name, str)})
+    for name in weights:
+        if name not in known:
+            text = _no_such("domain of a source", name, known)
+            yield Problem(("mixture", "weights", name), text)
+    known = sorted({*columns, "n_chars", "n_bytes"})
+    for name in column:
+        if name not in known:
+            text = _no_such("column of a source", name, known)
+            yield Problem(("mixture", "soft", "column"), text)
+
+
+def _no_such(kind: str, name: str, known: Sequence[str]) -> str:
+    close = get_close_matches(name, known, n=1)
+    remedy = f"did you mean {json.dumps(close[0])}?" if close else "correct or remove it"
+    found = ", ".join(known) or "none"
+    return f"{json.dumps(name)} is no {kind} (there are: {found}); {remedy}"
 
 
 def _rules(name: Any, sources: Sequence[Any]) -> Iterator[Problem]:

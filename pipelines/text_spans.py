@@ -1,12 +1,14 @@
 """The character spans that the stages of a run have found in documents."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.artifacts import Manifest
 from pipelines.corpus import Corpus
 from transforms.record import ROW_BITS
 from transforms.tokenize.text_spans import TEXT_SPAN_SCHEMA
@@ -22,6 +24,21 @@ def span_artifacts(corpus: Corpus) -> list[Path]:
         for stage in SPAN_STAGES
         if corpus.has(stage)
         for entry in corpus.manifest(stage).entries("spans")
+    ]
+
+
+def span_files(workdir: Path, stages: Iterable[Mapping[str, Any]]) -> list[Path]:
+    """Return the files of spans of a run.
+
+    Args:
+        workdir: the work directory.
+        stages: the run's stages, as its ``run.json`` has them.
+    """
+    folders = [workdir / str(s["path"]) for s in stages if s["stage"] in SPAN_STAGES]
+    return [
+        folder / entry.name
+        for folder in folders
+        for entry in Manifest.load(folder / "manifest.json").entries("spans")
     ]
 
 

@@ -17,6 +17,7 @@ from packing.reader import PackedReader
 from packing.rows import MicroBatch
 from packing.verify import verify
 from pipelines.run import run
+from transforms.record import RecordError
 from transforms.tokenize.chat import ChatRenderer
 from transforms.tokenize.chat_templates import find_template
 from transforms.tokenize.conversation import Training, conversation_text
@@ -237,3 +238,74 @@ def test_parquet_structs_and_json_lines_give_the_same_documents(inputs, tmp_path
         )
         hashes.append(rows["exact_hash"].to_pylist())
     assert hashes[0] == hashes[1]
+
+
+FIM_NAMES = {"prefix": "<|im_start|>", "middle": "<|im_end|>", "suffix": "<|eot_id|>"}
+
+
+def fim_recipe(folder, workdir, **fim):
+    tokenizer = {
+        "kind": "hf",
+        "model": str(folder / "tokenizer" / "tokenizer.json"),
+        "fim": {**FIM_NAMES, **fim},
+    }
+    texts = str(folder / "texts" / "*.jsonl")
+    sources = [
+        {"name": "code", "path": texts},
+        {"name": "prose", "path": texts},
+    ]
+    return recipe(folder, workdir, sources=sources, tokenizer=tokenizer, dedupe={})
+
+
+def test_fill_in_the_middle_is_drawn_by_domain_and_undone_by_verify(inputs, tmp_path):
+    """Rearranged documents hold the same text; only the named domains are touched; verify holds."""
+    folder, _ = inputs
+    plain = run(fim_recipe(folder, tmp_path / "w", rate=0.0))
+    summary = run(fim_recipe(folder, tmp_path / "w", rate=0.6, domains=["code"]))
+    findings = verify(summary.dataset)
+    assert not findings.failed
+    assert "fill in the middle can be undone" in findings.held
+
+    rows = duckdb.connect(summary.catalog, read_only=True).sql(
+        "SELECT doc_uid, source FROM documents"
+    )
+    source = dict(rows.fetchall())
+    before, after = packed_documents(plain.dataset), packed_documents(summary.dataset)
+    file = folder / "tokenizer" / "tokenizer.json"
+    specials = special_vocabulary(file, TokenizerSettings(kind="hf", model=str(file)))
+    pre, mid, suf = (specials[FIM_NAMES[n]].id for n in ("prefix", "middle", "suffix"))
+    touched = {"code": 0, "prose": 0}
+    for uid, (tokens, weights) in after.items():
+        assert set(weights[1:]) <= {1.0}
+        if tokens[0] == pre:
+            touched[source[uid]] += 1
+            low, high = tokens.index(suf), tokens.index(mid)
+            body = tokens[1:low] + tokens[high + 1 : -1] + tokens[low + 1 : high] + tokens[-1:]
+            assert body == before[uid][0]
+        else:
+            assert tokens == before[uid][0]
+    assert touched["prose"] == 0
+    assert 25 <= touched["code"] <= 47
+
+    again = run(fim_recipe(folder, tmp_path / "v", rate=0.6, domains=["code"]))
+    assert digest(again.dataset) == digest(summary.dataset)
+
+
+def test_verify_finds_a_document_rearranged_otherwise(inputs, tmp_path):
+    """Settings other than those that made the tokens do not prove them."""
+    summary = run(fim_recipe(inputs[0], tmp_path / "w", rate=1.0))
+    [folder] = (tmp_path / "w" / "artifacts").glob("encode-*")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["config"]["fim"]["seed"] += 1
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    assert "fill in the middle can be undone" in verify(summary.dataset).failed
+
+
+def test_unknown_fim_domains_and_tokens_are_refused(inputs, tmp_path):
+    """A domain that no source has, and a token that the tokenizer lacks, end with a message."""
+    with pytest.raises(
+        ValueError, match=r"tokenizer\.fim\.domains: no source has the domain 'cod'"
+    ):
+        fim_recipe(inputs[0], tmp_path / "w", domains=["cod"])
+    with pytest.raises(RecordError, match=r"tokenizer\.fim\.prefix = '<PRE>' is not a special"):
+        run(fim_recipe(inputs[0], tmp_path / "w", prefix="<PRE>"))
