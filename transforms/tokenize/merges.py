@@ -123,11 +123,13 @@ def merge_short(table: Int64s, symbols: Int32s, starts: Int64s, values: Int64s, 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def merge_long(table: Int64s, symbols: Int32s, starts: Int64s, values: Int64s, count: int) -> int:
     """Merge many symbols in place with a heap, in O(count log count); as :func:`merge_short`."""
-    before = np.arange(-1, count - 1).astype(np.int32)
-    after = np.arange(1, count + 1).astype(np.int32)
+    before = np.empty(count, dtype=np.int32)
+    after = np.empty(count, dtype=np.int32)
     heap = np.empty(3 * count + 1, dtype=np.int64)
     size = 0
     for i in range(count):
+        before[i] = i - 1
+        after[i] = i + 1
         values[i] = NO_MERGE
         if i < count - 1:
             values[i] = find_pair(table, symbols[i], symbols[i + 1])
@@ -219,10 +221,12 @@ def last_merges(table: Int64s, offsets: Int64s, symbols: Int32s, tokens: Int32s)
         longest = max(longest, offsets[i + 1] - offsets[i])
     text = np.empty(longest + 1, dtype=np.int32)
     values = np.empty(longest + 1, dtype=np.int64)
-    last = np.full((len(tokens), 2), -1, dtype=np.int64)
+    last = np.empty((len(tokens), 2), dtype=np.int64)
     for i in range(len(tokens)):
         count = offsets[i + 1] - offsets[i]
-        text[:count] = symbols[offsets[i] : offsets[i + 1]]
+        for k in range(count):
+            text[k] = symbols[offsets[i] + k]
+        last[i, 0] = last[i, 1] = -1
         left = right = -1
         while count > 1:
             best = NO_MERGE

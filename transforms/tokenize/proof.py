@@ -26,10 +26,11 @@ ADVERSARIAL = (
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa========------------------\n\n\n\n\n",
 )
 CODE_POINTS = (
-    *range(0x20, 0x3000),
-    *range(0x3000, 0xD800, 41),
+    *range(0x20, 0x600),
+    *range(0x600, 0x3100, 5),
+    *range(0x3100, 0xD800, 41),
     *range(0xE000, 0x110000, 997),
-    *range(0x1F000, 0x1FB00, 3),
+    *range(0x1F000, 0x1FB00, 7),
 )
 LONG_RUN = 20_000
 RANDOM_DOCUMENTS = 48

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from transforms.tokenize.characters import SPACE_SYMBOL
 from transforms.tokenize.merges import pair_table
@@ -54,13 +55,13 @@ def safe_cut_tables(facts: ModelFacts) -> tuple[Vocabulary, Joins] | str:
     texts = [piece.replace(chr(SPACE_SYMBOL), " ") for piece in facts.pieces]
     user = {texts[i]: int(i) for i in np.flatnonzero(facts.types == USER_DEFINED)}
     symbols = _symbols(facts, texts, user)
-    merges = _merges(facts, texts, user, symbols)
-    if len(np.unique(merges.rank)) < len(merges.rank):
-        return "two pieces have the same score"
     characters = np.full(CODE_POINTS, NO_SYMBOL, dtype=np.int32)
     for text, symbol in (symbols | user).items():
         if len(text) == 1:
             characters[ord(text)] = symbol
+    merges = _merges(facts, texts, user, symbols, characters)
+    if len(np.unique(merges.rank)) < len(merges.rank):
+        return "two pieces have the same score"
     byte_ids = np.full(256, NO_SYMBOL, dtype=np.int32)
     for i in np.flatnonzero(facts.types == BYTE):
         byte_ids[int(facts.pieces[i][3:5], 16)] = i
@@ -89,7 +90,11 @@ def _symbols(facts: ModelFacts, texts: list[str], user: dict[str, int]) -> dict[
 
 
 def _merges(
-    facts: ModelFacts, texts: list[str], user: dict[str, int], symbols: dict[str, int]
+    facts: ModelFacts,
+    texts: list[str],
+    user: dict[str, int],
+    symbols: dict[str, int],
+    characters: npt.NDArray[np.int32],
 ) -> Merges:
     """Return the merges that can happen.
 
@@ -112,8 +117,10 @@ def _merges(
     columns = np.array(found, dtype=np.int64).reshape(-1, 3).T
     _, ranks = np.unique(-facts.scores, return_inverse=True)
     merges = Merges(columns[0], columns[1], ranks.astype(np.int64)[columns[2]], columns[2])
-    spelled = [[symbols[character] for character in text] for _, text in pieces]
-    return possible_merges(merges, spelled, [number for number, _ in pieces])
+    joined = "".join(text for _, text in pieces)
+    spelled = characters[np.frombuffer(joined.encode("utf-32-le"), dtype=np.uint32)]
+    lengths = np.array([len(text) for _, text in pieces], dtype=np.int64)
+    return possible_merges(merges, spelled, lengths, np.array([n for n, _ in pieces], np.int32))
 
 
 def _joins(merges: Merges, symbols: dict[str, int], user: dict[str, int]) -> Joins:

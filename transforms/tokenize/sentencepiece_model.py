@@ -83,7 +83,7 @@ class SafeCutEncoder(SentencepieceEncoder):
         super().__init__(library.processor, library.special, library.guard, "safe cuts")
         # A space outside the vocabulary is spelled as the three bytes of U+2581.
         space_known = vocabulary.characters[ord(" ")] != NO_SYMBOL
-        self._spans = SpanEncoder(
+        self.spans = SpanEncoder(
             partial(encode_by_cuts, joins, vocabulary), cache_bytes, 1 if space_known else 3
         )
         self._library_normalizes = facts.character_map or facts.trims_spaces
@@ -94,16 +94,16 @@ class SafeCutEncoder(SentencepieceEncoder):
     @property
     def counters(self) -> dict[str, int]:
         """How often the cache of spans was asked, and its size; over all threads."""
-        return self._spans.counters
+        return self.spans.counters
 
     def _encode(self, text: pa.Array) -> Encoded:
         if self._library_normalizes:
             normalized = [s for batch in batches(text) for s in self.processor.normalize(batch)]
-            return self._spans.encode(*text_buffers(pa.array(normalized, pa.large_string())))
+            return self.spans.encode(*text_buffers(pa.array(normalized, pa.large_string())))
         data, offsets = text_buffers(text)
         if self._leading_space:
             data, offsets = with_leading_space(data, offsets)
-        return self._spans.encode(data, offsets)
+        return self.spans.encode(data, offsets)
 
 
 def load_sentencepiece(file: Path, settings: TokenizerSettings) -> Encoder:
@@ -146,9 +146,10 @@ def _faster(
     if isinstance(tables, str):
         return tables
     texts = [facts.pieces[i] for i in np.flatnonzero(np.isin(facts.types, (NORMAL, USER_DEFINED)))]
-    tried = SafeCutEncoder(library, facts, *tables, cache_bytes)
-    reason = disproof(texts, tried._encode, library._encode)
-    return reason or SafeCutEncoder(library, facts, *tables, cache_bytes)
+    faster = SafeCutEncoder(library, facts, *tables, cache_bytes)
+    reason = disproof(texts, faster._encode, library._encode)
+    faster.spans.forget()
+    return reason or faster
 
 
 def _special_ids(

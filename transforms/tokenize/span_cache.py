@@ -75,9 +75,30 @@ class SpanCache:
     def grow(self) -> None:
         """Double the size; does nothing at the limit."""
         if self.can_grow:
-            grown = _empty(2 * len(self.arrays.slots))
-            _rehash(self.arrays, grown)
-            self.arrays = grown
+            self._resize()
+
+    def _resize(self) -> None:
+        grown = _empty(2 * len(self.arrays.slots))
+        _rehash(self.arrays.slots, grown.slots)
+        for old, new in (
+            (self.arrays.ids, grown.ids),
+            (self.arrays.text, grown.text),
+            (self.arrays.counts, grown.counts),
+        ):
+            new[: len(old)] = old
+        self.arrays = grown
+
+    def keep(self, span: bytes, number: int) -> None:
+        """Keep a span of at most MAX_SPAN_BYTES with one id; grows as needed, beyond the limit."""
+        data = np.frombuffer(span, dtype=np.uint8)
+        ids = np.array([number], dtype=np.int32)
+        low, high = map(np.uint64, span_key(data, 0, len(span)))
+        while True:
+            slot = find_span(self.arrays, data, 0, len(span), low, high)
+            place = (self.arrays, -1 - slot, data, 0, len(span), low, high)
+            if slot >= 0 or keep_span(*place, ids, 0, 1):
+                return
+            self._resize()
 
 
 def _empty(slots: int) -> CacheArrays:
@@ -261,21 +282,19 @@ def keep_span(
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _rehash(old: CacheArrays, new: CacheArrays) -> None:
-    """Move all spans to a larger cache."""
-    new.ids[: old.counts[IDS]] = old.ids[: old.counts[IDS]]
-    new.text[: old.counts[BYTES]] = old.text[: old.counts[BYTES]]
-    new.counts[:] = old.counts
-    mask = np.uint64(len(new.slots) - 1)
-    for i in range(len(old.slots)):
-        meta = old.slots[i, 2]
+def _rehash(old: UInt64s, new: UInt64s) -> None:
+    """Move all slots to a larger table."""
+    mask = np.uint64(len(new) - 1)
+    for i in range(len(old)):
+        meta = old[i, 2]
         if meta == np.uint64(0):
             continue
         length = meta & np.uint64(0xFF)
-        high = old.slots[i, 1]
+        high = old[i, 1]
         if length > np.uint64(WORD_BYTES):
             high = np.uint64(0)  # the word holds a place, not a part of the key
-        slot = (hash_words(old.slots[i, 0], high) + length) & mask
-        while new.slots[slot, 2] != np.uint64(0):
+        slot = (hash_words(old[i, 0], high) + length) & mask
+        while new[slot, 2] != np.uint64(0):
             slot = (slot + np.uint64(1)) & mask
-        new.slots[slot] = old.slots[i]
+        for k in range(4):
+            new[slot, k] = old[i, k]

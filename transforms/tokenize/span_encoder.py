@@ -1,7 +1,7 @@
 """Running the span kernels over a column of text: buffers, caches of the threads, counters."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,15 @@ Kernel = Callable[[Bytes, Int64s, CacheArrays, Int32s, Int64s, Int64s], bool]
 class SpanEncoder:
     """Encodes columns with a span kernel; each thread at work has a cache of its own."""
 
-    def __init__(self, kernel: Kernel, cache_bytes: int, ids_per_byte: int) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        cache_bytes: int,
+        ids_per_byte: int,
+        whole: Mapping[bytes, int] | None = None,
+    ) -> None:
+        """Prepare; ``whole`` are spans with an id of their own, whatever merging would give."""
+        self._whole = dict(whole or {})
         self._kernel = kernel
         self._cache_bytes = cache_bytes
         self._ids_per_byte = ids_per_byte
@@ -60,8 +68,16 @@ class SpanEncoder:
             if self._free:
                 return self._free.pop()
             cache = SpanCache(self._cache_bytes)
+            for span, number in self._whole.items():
+                cache.keep(span, number)
             self._caches.append(cache)
             return cache
+
+    def forget(self) -> None:
+        """Drop the caches and their counts."""
+        with self._lock:
+            self._caches.clear()
+            self._free.clear()
 
     @property
     def counters(self) -> dict[str, int]:

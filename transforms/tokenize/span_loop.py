@@ -55,7 +55,7 @@ def encode_spans(
         progress: int64 [5], see DOCUMENT to FULL; PLACE and WRITTEN are updated.
 
     Returns:
-        False where it stopped, after some span, because the cache should grow.
+        False where the cache was too crowded to take a span, and should grow.
     """
     place = progress[PLACE]
     written = progress[WRITTEN]
@@ -65,7 +65,8 @@ def encode_spans(
     slots, ids = cache.slots, cache.ids
     fast_end = len(data) - WORD_BYTES
     found = 0
-    kept = True
+    keep = progress[FULL] == 0
+    crowded = False
     for i in range(count):
         end = ends[i]
         begin = written
@@ -76,18 +77,19 @@ def encode_spans(
             written = copy_ids(slots, ids, slot, out, written)
             found += 1
         else:
-            written, kept = _encode_other_span(
-                data, place, end, vocabulary, cache, out, written, progress[FULL] == 0
+            written, taken = _encode_other_span(
+                data, place, end, vocabulary, cache, out, written, keep
             )
+            if not taken:
+                crowded = True
+                keep = False
         if unknown >= 0 and begin > first and written > begin:
             written = _join_unknown(unknown, out, begin, written)
         place = end
-        if not kept:
-            break
     cache.counts[HITS] += found
     progress[PLACE] = place
     progress[WRITTEN] = written
-    return kept
+    return not crowded
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -101,7 +103,11 @@ def _encode_other_span(
     written: int,
     keep: bool,
 ) -> tuple[int, bool]:
-    """Encode a span that is long, or not in its first slot; return as encode_spans' two states."""
+    """Encode a span that is long or not in the cache.
+
+    Returns:
+        The place after its ids, and False where it should be kept and the cache was too crowded.
+    """
     if end - place > MAX_SPAN_BYTES:
         cache.counts[LONG] += 1
         written = encode_long_span(

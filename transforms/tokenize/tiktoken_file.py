@@ -16,6 +16,13 @@ from transforms.tokenize.library import encode_in_batches
 from transforms.tokenize.patterns import DEFAULT_PATTERN, PATTERNS
 from transforms.tokenize.settings import TokenizerSettings
 from transforms.tokenize.special import SpecialIds, SpecialTextGuard, find_special_ids
+from transforms.tokenize.split_encoder import (
+    ByteLevelModel,
+    SplitEncoder,
+    spelled_pairs,
+    split_encoder,
+)
+from transforms.tokenize.split_proof import agreement_by_ids
 
 # A tiktoken file holds no special tokens: these are the published ids, by pattern and the number
 # of ranks.
@@ -48,28 +55,47 @@ PUBLISHED_SPECIALS: dict[tuple[str, int], dict[str, int]] = {
 
 
 class TiktokenEncoder:
-    """A tiktoken vocabulary and ``encode_to_numpy``, which releases the GIL."""
+    """A tiktoken vocabulary: by split kernels where they are proved, else ``encode_to_numpy``."""
 
     def __init__(
         self,
         encoding: tiktoken.Encoding,
         special: SpecialIds,
         guard: SpecialTextGuard | None,
-        path: str,
     ) -> None:
         self.encoding = encoding
         self.vocab_size: int = encoding.n_vocab
         self.bos_id = special.bos
         self.eos_id = special.eos
         self.pad_id = special.pad
-        self.path = path
+        self.path = "tiktoken library"
         self._guard = guard
+        self._faster: SplitEncoder | None = None
 
     def encode(self, text: pa.Array) -> Encoded:
         """Encode documents; see :class:`transforms.tokenize.encoder.Encoder`."""
         if self._guard is not None:
             self._guard.check(text)
+        if self._faster is not None:
+            return self._faster.encode(text)
+        return self.encode_by_library(text)
+
+    def encode_by_library(self, text: pa.Array) -> Encoded:
+        """Encode documents with the tiktoken library, which releases the GIL."""
         return encode_in_batches(text, self._encode_batch)
+
+    def use(self, faster: SplitEncoder | str) -> None:
+        """Take the faster way, or note the reason why there is none."""
+        if isinstance(faster, str):
+            self.path = f"tiktoken library: {faster}"
+        else:
+            self._faster = faster
+            self.path = "split kernels"
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """How often the cache of spans was asked, and its size; empty for the library's way."""
+        return {} if self._faster is None else self._faster.spans.counters
 
     def _encode_batch(self, documents: list[str]) -> list[npt.NDArray[np.int32]]:
         encode = self.encoding.encode_to_numpy
@@ -104,7 +130,19 @@ def load_tiktoken(file: Path, settings: TokenizerSettings) -> Encoder:
         raise RecordError(f"tokenizer.pattern = {pattern!r}: {error}") from error
     special = find_special_ids(settings, file, specials.get)
     guard = SpecialTextGuard(specials) if settings.special_tokens == "refuse" else None
-    return TiktokenEncoder(encoding, special, guard, "tiktoken library")
+    encoder = TiktokenEncoder(encoding, special, guard)
+    text = PATTERNS.get(pattern, pattern)
+    model = ByteLevelModel(ranks, spelled_pairs(ranks), text, whole_tokens=True)
+    cache_bytes = settings.encode_cache_mib << 20
+    encoder.use(
+        split_encoder(
+            model,
+            lambda rules: agreement_by_ids(rules, text),
+            encoder.encode_by_library,
+            cache_bytes,
+        )
+    )
+    return encoder
 
 
 def read_ranks(file: Path) -> dict[bytes, int]:

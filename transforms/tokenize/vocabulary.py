@@ -1,6 +1,6 @@
 """A vocabulary as arrays: characters, bytes, merges, and what may stand on both sides of a merge."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -54,23 +54,25 @@ class Merges(NamedTuple):
 
 
 def possible_merges(
-    merges: Merges, texts: Sequence[Sequence[int]], tokens: Sequence[int]
+    merges: Merges,
+    symbols: npt.NDArray[np.int32],
+    lengths: npt.NDArray[np.int64],
+    tokens: npt.NDArray[np.int32],
 ) -> Merges:
     """Keep the merges that can happen: the last one of each token's own text.
 
     Args:
         merges: every pair that the tokenizer would merge.
-        texts: symbols of each token's characters (or bytes).
-        tokens: symbol of each token.
+        symbols: int32, the characters (or bytes) of all tokens, joined.
+        lengths: int64 [tokens], symbols of each token.
+        tokens: int32 [tokens], symbol of each token.
     """
-    table = pair_table(merges.left, merges.right, merges.rank, merges.merged)
-    offsets = np.zeros(len(texts) + 1, dtype=np.int64)
-    np.cumsum([len(text) for text in texts], out=offsets[1:])
-    flat = np.fromiter((s for text in texts for s in text), dtype=np.int32, count=int(offsets[-1]))
-    last = last_merges(table, offsets, flat, np.asarray(tokens, dtype=np.int32))
-    reached = {(left, right) for left, right in last.tolist() if left >= 0}
-    pairs = zip(merges.left.tolist(), merges.right.tolist(), strict=True)
-    kept = np.array([pair in reached for pair in pairs], dtype=np.bool_)
+    table = pair_table(*merges)
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    last = last_merges(table, offsets, symbols, tokens)
+    reached = last[last[:, 0] >= 0]
+    kept = np.isin(merges.left << 32 | merges.right, reached[:, 0] << 32 | reached[:, 1])
     return Merges(*(column[kept] for column in merges))
 
 
