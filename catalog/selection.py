@@ -31,8 +31,15 @@ class Decision:
 
 DECISIONS: tuple[Decision, ...] = (
     Decision("dedupe.exact", r"duplicates-.*\.parquet", "'dedupe.exact'"),
+    Decision("dedupe.near", r"duplicates-.*\.parquet", "'dedupe.near'"),
     Decision("encode", r"drops-.*\.parquet", "reason"),
     Decision("encode", SHARD_FILES, "'empty'", where="n_tokens = 0"),
+    Decision(
+        "mixture",
+        r"copies-.*\.parquet",
+        "CASE WHEN copies = 0 THEN 'mixture' END",
+        copies="copies",
+    ),
     Decision("pack", r"drops-.*\.parquet", "reason"),
 )
 """In the order of the stages: the first that drops a document gives the reason."""

@@ -13,7 +13,7 @@ from catalog.parquet import SHARD_FILES, Artifacts, files_of, literal_path, scan
 from catalog.selection import selection_sql
 from catalog.store import quote
 
-DUPLICATE_STAGES = ("dedupe.exact",)
+DUPLICATE_STAGES = ("dedupe.exact", "dedupe.near")
 """Stages whose ``duplicates-*.parquet`` make up the view ``duplicates``."""
 
 
@@ -193,6 +193,24 @@ VIEWS: tuple[View, ...] = (
             ("row_offset", "INTEGER"),
         ),
         _placements,
+    ),
+    View(
+        "mixture",
+        (
+            ("domain", "VARCHAR"),
+            ("documents", "BIGINT"),
+            ("available", "BIGINT"),
+            ("most", "BIGINT"),
+            ("asked_share", "DOUBLE"),
+            ("asked", "BIGINT"),
+            ("quota", "BIGINT"),
+            ("drawn_documents", "BIGINT"),
+            ("tokens", "BIGINT"),
+            ("share", "DOUBLE"),
+            ("epochs", "DOUBLE"),
+            ("runs_dry", "BOOLEAN"),
+        ),
+        _from("mixture", r"report\.parquet", "*"),
     ),
     View("zones", (("row_id", "BIGINT"),), _from("balance", r"zones\.parquet", "*")),
 )

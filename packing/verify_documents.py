@@ -30,6 +30,8 @@ class _Documents:
     """[d] index into the dataset's domain names, -1 for another name; empty where unknown."""
     weights: npt.NDArray[np.float32] | None
     """[t] weight of the target of each token (the next one); None where all weigh 1."""
+    copies: npt.NDArray[np.int64] | None
+    """[d] how often each is selected; None where that is unknown."""
 
 
 def prove_documents(
@@ -68,16 +70,17 @@ def prove_documents(
             documents += prove_joins(findings, store.of(first, stop), info)
         findings.counts["documents"] = documents
         return
-    if "mixture" in manifest.parents:
+    mixture = missing.find("mixture") if "mixture" in manifest.parents else None
+    if "mixture" in manifest.parents and mixture is None:
         findings.cannot(
             "every selected token is placed once per copy",
-            "the number of copies that the mixture asks for was not compared",
+            f"the number of copies: {missing.path('mixture')} is not there",
         )
     try:
-        dropped = _dropped(pack)
+        selected = _Selected(pack, mixture, known="mixture" not in manifest.parents)
         before = 0
         fim = FimProof(findings, load_manifest(str(encode)).config)
-        for found, last in _encoded(encode, dropped, info, fim):
+        for found, last in _encoded(encode, selected, info, fim):
             pieces = store.of(before, last + 1)
             before = last + 1
             documents += prove_joins(findings, pieces, info)
@@ -122,13 +125,15 @@ def _prove_tokens(findings: Findings, pieces: Pieces, documents: _Documents) -> 
     pieces, at = pieces[known], at[known]
     n_tokens = np.diff(documents.offsets)
     end = pieces["offset"].astype(np.int64) + pieces["length"]
-    complete = np.zeros(len(documents.uid), np.bool_)
-    complete[at[end == n_tokens[at]]] = True
-    for place in np.flatnonzero(~complete)[:1]:
+    placed = np.bincount(at[end == n_tokens[at]], minlength=len(documents.uid))
+    wrong = placed == 0 if documents.copies is None else placed != documents.copies
+    for place in np.flatnonzero(wrong)[:1]:
+        asked = "" if documents.copies is None else f" in {documents.copies[place]} copies"
         findings.fail(
             "every selected token is placed once per copy",
-            f"document {documents.uid[place]} of {n_tokens[place]} tokens is not placed to its end",
-            int((~complete).sum()),
+            f"document {documents.uid[place]} of {n_tokens[place]} tokens is selected{asked}, "
+            f"{placed[place]} are placed to their end",
+            int(wrong.sum()),
         )
     ends = np.append(pieces["uid"][1:] != pieces["uid"][:-1], True) if len(pieces) else end == 0
     if len(pieces):
@@ -211,17 +216,45 @@ def _report_strangers(findings: Findings, pieces: Pieces) -> None:
         )
 
 
-def _dropped(pack: Path) -> npt.NDArray[np.int64]:
-    """Return the documents that the packer dropped, sorted."""
-    tables = [
-        pq.read_table(path, columns=["doc_uid"], use_threads=False)["doc_uid"].to_numpy()
-        for path in sorted(pack.glob("drops-*.parquet"))
-    ]
-    return np.sort(np.concatenate([np.empty(0, np.int64), *tables]))
+class _Selected:
+    """How often each document should be there: by the packer's drops, and by the mixture.
+
+    Attributes:
+        counts_known: whether :meth:`copies` counts, and does not only say which are selected.
+
+    Args:
+        pack: folder of the pack artifact.
+        mixture: folder of the mixture's, or None.
+        known: whether documents that are not listed are selected just once.
+    """
+
+    def __init__(self, pack: Path, mixture: Path | None, *, known: bool) -> None:
+        self.counts_known = known or mixture is not None
+        uids, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for path in sorted(pack.glob("drops-*.parquet")):
+            dropped = pq.read_table(path, columns=["doc_uid"], use_threads=False)
+            uids.append(dropped["doc_uid"].to_numpy())
+            counts.append(np.zeros(len(dropped), np.int64))
+        for path in sorted(mixture.glob("copies-*.parquet")) if mixture is not None else ():
+            drawn = pq.read_table(path, columns=["doc_uid", "copies"], use_threads=False)
+            uids.append(drawn["doc_uid"].to_numpy())
+            counts.append(drawn["copies"].to_numpy().astype(np.int64))
+        uid = np.concatenate(uids)
+        order = np.argsort(uid, kind="stable")
+        self._uid, self._count = uid[order], np.concatenate(counts)[order]
+
+    def copies(self, uid: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return [n] the copies of each document; 1 where it is selected and no more is known."""
+        at = np.searchsorted(self._uid, uid)
+        listed = at < len(self._uid)
+        listed[listed] = self._uid[at[listed]] == uid[listed]
+        copies = np.ones(len(uid), np.int64)
+        copies[listed] = self._count[at[listed]]
+        return copies
 
 
 def _encoded(
-    encode: Path, dropped: npt.NDArray[np.int64], info: DatasetInfo, fim: FimProof
+    encode: Path, selected: _Selected, info: DatasetInfo, fim: FimProof
 ) -> Iterator[tuple[_Documents, int]]:
     """Give the selected documents of the tokens artifact, and the last address looked at."""
     number = {name: place for place, name in enumerate(info.domains)}
@@ -242,22 +275,20 @@ def _encoded(
                 raise ShardError(f"{path}: documents are not in the order of their address")
             last = int(uid[-1])
             fim.check(table)
-            yield _selected(table, uid, dropped, number), last
+            yield _documents(table, uid, selected, number), last
 
 
-def _selected(
+def _documents(
     table: pa.Table,
     uid: npt.NDArray[np.int64],
-    dropped: npt.NDArray[np.int64],
+    selected: _Selected,
     number: dict[str, int],
 ) -> _Documents:
     """Return the documents of a table that should be in the dataset."""
     lists = _column(table, "input_ids")
     offsets = lists.offsets.to_numpy().astype(np.int64)
-    at = np.searchsorted(dropped, uid)
-    gone = at < len(dropped)
-    gone[gone] = dropped[at[gone]] == uid[gone]
-    keep = ~gone & (np.diff(offsets) > 0)
+    copies = selected.copies(uid)
+    keep = (copies > 0) & (np.diff(offsets) > 0)
     n_tokens = np.diff(offsets)
     tokens = lists.values.to_numpy()[offsets[0] : offsets[-1]][np.repeat(keep, n_tokens)]
     domain = np.empty(0, np.int16)
@@ -269,7 +300,8 @@ def _selected(
     if "loss_spans" in table.column_names:
         spans = spans_of(_column(table, "loss_spans").filter(pa.array(keep)))
         weights = _weights(n_tokens[keep], tokens, spans)
-    return _Documents(uid[keep], offsets_of(n_tokens[keep]), tokens, domain, weights)
+    known = copies[keep] if selected.counts_known else None
+    return _Documents(uid[keep], offsets_of(n_tokens[keep]), tokens, domain, weights, known)
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:

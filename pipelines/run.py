@@ -286,9 +286,14 @@ def _flow(summary: RunSummary, stage: str, manifest: Manifest, rows_in: int) -> 
         if counters.get("repeated ids"):
             summary.warnings.append(f"{counters['repeated ids']} documents had a repeated id")
         return summary.lines, summary.ingested - sum(dropped.values())
-    if stage == "tokenizer":
+    if stage == "dedupe.near" and counters.get("pairs left out"):
+        summary.warnings.append(
+            f"{counters['pairs left out']:,} pairs within very large groups of similar documents "
+            "were not compared; some near-duplicates among them may be kept"
+        )
+    if stage in ("tokenizer", "mixture"):
         summary.warnings += manifest.config["notes"]
-    if stage == "encode":
+    if stage in ("encode", "mixture"):
         summary.tokens = counters.get("tokens", 0)
     if stage == "pack":
         summary.tokens, summary.packed_rows = counters["tokens"], counters["rows"]
@@ -302,12 +307,14 @@ def _flow(summary: RunSummary, stage: str, manifest: Manifest, rows_in: int) -> 
 _DROPS = {
     "ingest": {"dropped_min_chars": "under min_chars"},
     "dedupe.exact": {"dropped": "dedupe.exact"},
+    "dedupe.near": {"dropped": "dedupe.near"},
     "encode": {
         "empty": "empty",
         NO_TRAINED_TOKEN: NO_TRAINED_TOKEN,
         NOT_PREFIX_STABLE: NOT_PREFIX_STABLE,
         TEMPLATE_FAILED: TEMPLATE_FAILED,
     },
+    "mixture": {"mixture": "mixture"},
     "pack": {"too long": "too long"},
 }
 """Stage -> counter of its manifest -> reason in ``selection``."""

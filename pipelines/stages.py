@@ -11,6 +11,8 @@ from pipelines.steps.conversations import chat_plan
 from pipelines.steps.dedupe import ExactDedupeStage
 from pipelines.steps.encode import EncodeStage
 from pipelines.steps.ingest import IngestStage
+from pipelines.steps.near import NearDedupeStage
+from pipelines.steps.mixture import MixtureStage
 from pipelines.steps.pack import PackStage
 from pipelines.steps.stage import Stage
 from pipelines.steps.tokenizer import TokenizerStage
@@ -30,10 +32,17 @@ def stages_of(recipe: Recipe) -> list[Stage]:
     ]
     if recipe.dedupe.exact is not None:
         stages.append(ExactDedupeStage(recipe.dedupe.exact, shuffle))
+    if recipe.dedupe.near is not None:
+        stages.append(NearDedupeStage(recipe.dedupe.near, shuffle))
     stages += [
         TokenizerStage(recipe.tokenizer, recipe.seed),
         EncodeStage(recipe.tokenizer, recipe.seed, chat_plan(recipe.sources, recipe.tokenizer)),
     ]
+    if recipe.mixture is not None:
+        longest = (
+            recipe.pack.seq_len if recipe.pack.enabled and recipe.pack.long == "drop" else None
+        )
+        stages.append(MixtureStage(recipe.mixture, recipe.seed, longest))
     if recipe.pack.enabled:
         stages += [
             PackStage(recipe.pack, recipe.seed),

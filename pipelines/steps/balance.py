@@ -62,7 +62,15 @@ class BalanceStage(Stage):
     shuffle: ShuffleKind = "files"
 
     name: ClassVar[str] = "balance"
-    parents: ClassVar[tuple[str, ...]] = ("ingest", "dedupe.exact", "tokenizer", "encode", "pack")
+    parents: ClassVar[tuple[str, ...]] = (
+        "ingest",
+        "dedupe.exact",
+        "dedupe.near",
+        "tokenizer",
+        "encode",
+        "mixture",
+        "pack",
+    )
 
     def config(self) -> dict[str, Any]:
         """Return the settings that the result depends on."""

@@ -12,7 +12,8 @@ import pyarrow as pa
 from packing.fit import PackSettings, Pieces, fit_rows
 from pipelines.artifacts import FileEntry, fingerprint
 from pipelines.corpus import Corpus
-from pipelines.steps.columns import row_groups, write_table
+from pipelines.steps.columns import write_table
+from pipelines.steps.lengths import Lengths, read_copies, read_lengths
 from pipelines.steps.stage import Apply, Stage, settings_json
 from pipelines.tasks import Phase, Result, Task, Work
 from transforms.record import mix64
@@ -33,25 +34,15 @@ PIECE_SCHEMA = pa.schema(
 _ROWS_PER_FILE = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Lengths:
-    """The narrow columns that packing needs, one entry per document, by ``doc_uid``."""
-
-    doc_uid: npt.NDArray[np.int64]
-    n_tokens: npt.NDArray[np.int32]
-    domain: npt.NDArray[np.int16]
-    domains: tuple[str, ...]
-
-
 @dataclass(frozen=True)
 class PackStage(Stage):
-    """Fit documents into rows on one worker, from 14 bytes per document."""
+    """Fit documents into rows on one worker, from 14 bytes per document, copies counted."""
 
     settings: PackSettings = field(default_factory=PackSettings)
     seed: int = 0
 
     name: ClassVar[str] = "pack"
-    parents: ClassVar[tuple[str, ...]] = ("encode",)
+    parents: ClassVar[tuple[str, ...]] = ("encode", "mixture")
 
     def config(self) -> dict[str, Any]:
         """Return the settings that the result depends on."""
@@ -85,13 +76,14 @@ class PackStage(Stage):
                     write_table(task.folder / "drops-00000.parquet", table, kind="drops")
                 )
             work.counters["too long"] = len(dropped)
-        chosen = np.flatnonzero(fits & (lengths.n_tokens > 0))
-        order = mix64(lengths.doc_uid[chosen], self.seed)
+        copies = read_copies(task.corpus, lengths.doc_uid)
+        chosen, copy = _expand(np.where(fits & (lengths.n_tokens > 0), copies, 0))
+        order = _order(lengths.doc_uid[chosen], copy, self.seed)
         pieces = fit_rows(lengths.n_tokens[chosen], order, self.settings)
-        work.files += _write_pieces(task, pieces, chosen, lengths)
+        work.files += _write_pieces(task, pieces, chosen, copy, lengths)
         work.counters["rows"] = int(pieces.row[-1]) + 1 if len(pieces.row) else 0
         work.counters["tokens"] = int(pieces.length.sum(dtype=np.int64))
-        work.counters["documents"] = len(chosen)
+        work.counters["documents"] = int((copy == 0).sum())
         return work
 
     def _finish(self, corpus: Corpus, results: list[Result]) -> Corpus:
@@ -99,37 +91,32 @@ class PackStage(Stage):
         return self.commit(corpus, receipts, config={"domains": receipts[0].detail["domains"]})
 
 
-def read_lengths(corpus: Corpus) -> Lengths:
-    """Read the lengths and domains of all encoded documents, sorted by ``doc_uid``."""
-    uids, tokens, codes, names = [], [], [], []
-    for entry in corpus.manifest("encode").entries():
-        path = corpus.folder("encode") / entry.name
-        for group in row_groups(path, ("doc_uid", "n_tokens", "domain")):
-            uids.append(group["doc_uid"].to_numpy())
-            tokens.append(group["n_tokens"].to_numpy())
-            domain = group["domain"].combine_chunks().dictionary_encode()
-            codes.append(domain.indices.to_numpy(zero_copy_only=False))
-            names.append(domain.dictionary.to_pylist())
-    domains = tuple(sorted({name for group in names for name in group}))
-    number = {name: place for place, name in enumerate(domains)}
-    domain_of = [
-        np.array([number[name] for name in group] or [0], np.int16)[code]
-        if len(code)
-        else np.empty(0, np.int16)
-        for group, code in zip(names, codes, strict=True)
-    ]
-    doc_uid = np.concatenate([np.empty(0, np.int64), *uids])
-    order = np.argsort(doc_uid, kind="stable")
-    return Lengths(
-        doc_uid[order],
-        np.concatenate([np.empty(0, np.int32), *tokens])[order],
-        np.concatenate([np.empty(0, np.int16), *domain_of])[order],
-        domains,
-    )
+def _expand(
+    copies: npt.NDArray[np.int16],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int16]]:
+    """Return one entry per copy: the document's index and the number of the copy, from 0."""
+    document = np.repeat(np.arange(len(copies)), copies)
+    ends = np.cumsum(copies, dtype=np.int64)
+    return document, (np.arange(len(document)) - (ends - copies)[document]).astype(np.int16)
+
+
+def _order(
+    uid: npt.NDArray[np.int64], copy: npt.NDArray[np.int16], seed: int
+) -> npt.NDArray[np.uint64]:
+    """Return the seeded key of each copy; a first copy has the one of a document drawn once."""
+    order = mix64(uid, seed)
+    for number in range(1, int(copy.max(initial=0)) + 1):
+        here = copy == number
+        order[here] = mix64(uid[here], seed + number)
+    return order
 
 
 def _write_pieces(
-    task: Task, pieces: Pieces, chosen: npt.NDArray[np.int64], lengths: Lengths
+    task: Task,
+    pieces: Pieces,
+    chosen: npt.NDArray[np.int64],
+    copy: npt.NDArray[np.int16],
+    lengths: Lengths,
 ) -> list[FileEntry]:
     """Write the pieces with their documents' addresses, in files of whole rows."""
     entries = []
@@ -139,7 +126,8 @@ def _write_pieces(
     bounds = [*np.unique(edges).tolist(), len(pieces.row)] if len(pieces.row) else [0, 0]
     for number, (low, high) in enumerate(itertools.pairwise(bounds)):
         row, length = pieces.row[low:high], pieces.length[low:high]
-        document = chosen[pieces.document[low:high]]
+        entry = pieces.document[low:high]
+        document = chosen[entry]
         ends = np.cumsum(length, dtype=np.int64)
         begins = ends - length
         first = np.r_[True, row[1:] != row[:-1]][: len(row)]
@@ -149,7 +137,7 @@ def _write_pieces(
             [
                 row,
                 lengths.doc_uid[document],
-                np.zeros(len(row), np.int16),
+                copy[entry],
                 start,
                 start + length.astype(np.int32),
                 (begins - row_begin).astype(np.int32),

@@ -1,0 +1,236 @@
+"""Stage ``mixture``: how often each document is drawn."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipelines.artifacts import FileEntry, fingerprint
+from pipelines.corpus import Corpus
+from pipelines.steps.columns import partitions_for, row_groups, split, uid_partition, write_table
+from pipelines.steps.lengths import Lengths, read_lengths
+from pipelines.steps.stage import Apply, Stage, settings_json
+from pipelines.tasks import Phase, Result, Task, Work
+from transforms.mixture import MixtureSettings, SoftWeights, mixture, most_tokens, quotas
+from transforms.record import ROW_BITS, RecordError
+
+_DUPLICATE_STAGES = ("dedupe.exact", "dedupe.near")
+
+Uids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class MixtureStage(Stage):
+    """Draw documents on one worker, from 14 bytes per document."""
+
+    settings: MixtureSettings
+    seed: int = 0
+    longest: int | None = None
+    """Tokens above which packing drops a document; such a one is not counted, nor drawn."""
+
+    name: ClassVar[str] = "mixture"
+    parents: ClassVar[tuple[str, ...]] = ("ingest", *_DUPLICATE_STAGES, "encode")
+
+    def config(self) -> dict[str, Any]:
+        """Return the settings that the result depends on."""
+        return {**settings_json(self.settings), "seed": self.seed, "longest": self.longest}
+
+    def expand(self, corpora: beam.PCollection) -> beam.PCollection:
+        """Apply the stage."""
+        return corpora | "Draw" >> Phase("Draw", self._tasks, self._draw, self._finish)
+
+    def note(self, corpus: Corpus) -> str:
+        """Return what the mixture can reach, where the documents are encoded already."""
+        if corpus.store.committed("encode", corpus.fingerprint("encode")) is None:
+            return ""
+        lengths = self._lengths(corpus)
+        available = np.bincount(lengths.domain, lengths.n_tokens, len(lengths.domains))
+        tokens = [int(n) for n in available.tolist()]
+        most = [most_tokens(n, self.settings) for n in tokens]
+        plan = quotas(self.settings, lengths.domains, tokens, most)
+        return "; ".join(
+            _notes(self.settings, lengths.domains, plan.asked, plan.quota, most)
+            or [f"reaches {_tokens(sum(plan.quota))} tokens, no domain runs dry"]
+        )
+
+    def _tasks(self, corpus: Corpus) -> list[Task]:
+        artifact = self.fingerprint(corpus)
+        mark = fingerprint(stage=self.name, artifact=artifact)
+        return [Task(mark, corpus, self.name, artifact)]
+
+    def _draw(self, task: Task) -> Work:
+        lengths = self._lengths(task.corpus)
+        weight = _soft_weights(task.corpus, self.settings.soft, lengths.doc_uid)
+        copies, report = mixture(
+            lengths.n_tokens,
+            lengths.domain,
+            lengths.domains,
+            lengths.doc_uid,
+            self.settings,
+            seed=self.seed,
+            weight=weight,
+        )
+        columns = {"doc_uid": lengths.doc_uid, "copies": copies}
+        if weight is not None:
+            columns["soft_weight"] = weight.astype(np.float32)
+        table = pa.table(columns)
+        partitions = partitions_for(len(table))
+        number = uid_partition(lengths.doc_uid >> ROW_BITS, partitions)
+        files: list[FileEntry] = []
+        for n, part in split(table, number, partitions):
+            files.append(write_table(task.folder / f"copies-{n:05d}.parquet", part))
+        files.append(write_table(task.folder / "report.parquet", report, kind="report"))
+        tokens = int((lengths.n_tokens.astype(np.int64) * copies).sum())
+        counters = {
+            "mixture": int((copies == 0).sum()),
+            "documents": int((copies > 0).sum()),
+            "copies": int(copies.sum(dtype=np.int64)),
+            "tokens": tokens,
+        }
+        found = report.to_pydict()
+        notes = _notes(
+            self.settings, found["domain"], found["asked"], found["quota"], found["most"]
+        )
+        return Work(files, counters, {"notes": notes})
+
+    def _finish(self, corpus: Corpus, results: list[Result]) -> Corpus:
+        receipts = [result.receipt for result in results]
+        return self.commit(corpus, receipts, config={"notes": receipts[0].detail["notes"]})
+
+    def _lengths(self, corpus: Corpus) -> Lengths:
+        """Return the documents to draw from; a named domain may have none of them."""
+        lengths = read_lengths(corpus)
+        chosen = lengths.n_tokens > 0
+        if self.longest is not None:
+            chosen &= lengths.n_tokens <= self.longest
+        empty = [name for name in self.settings.weights if name not in lengths.domains]
+        return Lengths(
+            lengths.doc_uid[chosen],
+            lengths.n_tokens[chosen],
+            lengths.domain[chosen],
+            (*lengths.domains, *empty),
+        )
+
+
+def _notes(
+    settings: MixtureSettings,
+    domains: list[str] | tuple[str, ...],
+    asked: list[int],
+    quota: list[int],
+    most: list[int],
+) -> list[str]:
+    """Return what the one who asked should know: what is not reached, and which domains lack it."""
+    notes = []
+    if sum(quota) < settings.tokens:
+        notes.append(
+            f"mixture reaches {_tokens(sum(quota))} of {_tokens(settings.tokens)} tokens: "
+            f"max_epochs = {settings.max_epochs:g} allows no more"
+        )
+    for name, wanted, limit in zip(domains, asked, most, strict=True):
+        if wanted > limit:
+            notes.append(
+                f"mixture domain {name} runs dry: {_tokens(limit)} of {_tokens(wanted)} tokens"
+            )
+    left_out = [name for name in domains if settings.weights and name not in settings.weights]
+    if left_out:
+        notes.append(f"mixture.weights leaves out {', '.join(left_out)}")
+    return notes
+
+
+def _tokens(count: int) -> str:
+    return f"{count / 1e6:.3f}M"
+
+
+def _soft_weights(
+    corpus: Corpus, soft: SoftWeights | None, doc_uid: Uids
+) -> npt.NDArray[np.float64] | None:
+    """Return the weight of each document inside its domain, or None where all are alike."""
+    if soft is None:
+        return None
+    weight = np.ones(len(doc_uid))
+    if soft.frequency:
+        weight *= _frequency(corpus, doc_uid).astype(np.float64) ** soft.frequency
+    if soft.column is not None:
+        values = _column(corpus, soft.column, soft.missing, doc_uid)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            weight *= values**soft.power
+    # Rounded, so that the last bits of a machine's power function do not matter.
+    rounded: npt.NDArray[np.float64] = weight.astype(np.float32).astype(np.float64)
+    return rounded
+
+
+def _frequency(corpus: Corpus, doc_uid: Uids) -> Uids:
+    """Return how many ingested documents each kept one stands for, itself included."""
+    pairs = []
+    for stage in _DUPLICATE_STAGES:
+        if corpus.has(stage):
+            for entry in corpus.manifest(stage).entries():
+                path = corpus.folder(stage) / entry.name
+                if entry.name.startswith("duplicates-"):
+                    names = ["doc_uid", "keeper_uid", "keeper_ingest"]
+                    table = pq.read_table(path, columns=names, use_threads=False)
+                    # The keepers in other work directories are not drawn here.
+                    pairs.append(table.filter(pc.is_null(table["keeper_ingest"])))
+    if not len(doc_uid) or not sum(len(table) for table in pairs):
+        return np.ones(len(doc_uid), np.int64)
+    uid, keeper = (
+        np.concatenate([table[name].to_numpy() for table in pairs])
+        for name in ("doc_uid", "keeper_uid")
+    )
+    # A keeper may itself lose to another at a later stage: follow it to the one that stays.
+    order = np.argsort(uid)
+    uid, keeper = uid[order], keeper[order]
+    for _ in _DUPLICATE_STAGES:
+        place = np.minimum(np.searchsorted(uid, keeper), len(uid) - 1)
+        keeper = np.where(uid[place] == keeper, keeper[place], keeper)
+    place = np.minimum(np.searchsorted(doc_uid, keeper), len(doc_uid) - 1)
+    place = place[doc_uid[place] == keeper]
+    return 1 + np.bincount(place, minlength=len(doc_uid))
+
+
+def _column(corpus: Corpus, name: str, missing: float, doc_uid: Uids) -> npt.NDArray[np.float64]:
+    """Return a numeric column of the documents.
+
+    Raises:
+        RecordError: no source has it, or it holds no numbers.
+    """
+    values = np.full(len(doc_uid), missing)
+    known = False
+    for entry in corpus.manifest("ingest").entries():
+        path = corpus.folder("ingest") / entry.name
+        schema = pq.read_schema(path)
+        if name not in schema.names:
+            continue
+        known = True
+        kind = schema.field(name).type
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
+            raise RecordError(
+                f"mixture.soft.column {name!r} is {kind} in {path}; name a column of numbers"
+            )
+        for group in row_groups(path, ("doc_uid", name)):
+            group = group.filter(pc.is_valid(group[name]))
+            uid = group["doc_uid"].to_numpy()
+            place = np.searchsorted(doc_uid, uid)
+            found = place < len(doc_uid)
+            found[found] = doc_uid[place[found]] == uid[found]
+            column = group[name].cast(pa.float64()).to_numpy()
+            values[place[found]] = np.where(np.isnan(column), missing, column)[found]
+    if not known:
+        raise RecordError(
+            f"mixture.soft.column {name!r}: no document has it; keep it with `columns` of a source"
+        )
+    return values
+
+
+class Mix(Apply):
+    """Decide how often each document is drawn: Corpus -> Corpus."""
+
+    def __init__(
+        self, settings: MixtureSettings, *, seed: int = 0, longest: int | None = None
+    ) -> None:
+        super().__init__(MixtureStage(settings, seed, longest))
