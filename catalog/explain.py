@@ -50,6 +50,8 @@ class Explanation:
     lost_to_it: list[Row] = field(default_factory=list)
     """The first of the documents that were removed as duplicates of this one."""
     n_lost_to_it: int = 0
+    lost_by_kind: dict[str, int] = field(default_factory=dict)
+    """Their number by kind of duplicate."""
     spans: list[Row] = field(default_factory=list)
     placements: list[Row] = field(default_factory=list)
     """Its pieces: row_id, copy, token_start, token_end, row_offset, step, slot, rank."""
@@ -135,8 +137,9 @@ def _keeper(lookup: Lookup, uid: int) -> Row | None:
 def _add_losers(lookup: Lookup, told: Explanation, uid: int) -> None:
     """Enter the documents that were removed in favour of this one."""
     lost = "FROM duplicates WHERE keeper_uid = $uid AND keeper_ingest IS NULL"
-    [count] = lookup.rows(f"SELECT count(*) AS n {lost}", uid=uid)
-    told.n_lost_to_it = count["n"]
+    counts = lookup.rows(f"SELECT kind, count(*) AS n {lost} GROUP BY kind ORDER BY kind", uid=uid)
+    told.lost_by_kind = {row["kind"]: row["n"] for row in counts}
+    told.n_lost_to_it = sum(told.lost_by_kind.values())
     if told.n_lost_to_it:
         told.lost_to_it = lookup.rows(
             "SELECT d.doc_uid, d.id, d.source, x.kind, x.jaccard FROM "
@@ -173,15 +176,24 @@ def _ingest(lookup: Lookup, told: Explanation) -> Mapping[str, Any]:
 
 
 def _exact(lookup: Lookup, told: Explanation) -> Mapping[str, Any]:
+    return _duplicate(told, "exact", 1.0)
+
+
+def _near(lookup: Lookup, told: Explanation) -> Mapping[str, Any]:
+    return _duplicate(told, "near", lookup.setting("dedupe.near.threshold"))
+
+
+def _duplicate(told: Explanation, kind: str, threshold: float) -> Mapping[str, Any]:
     keeper = told.keeper
-    if keeper is None or keeper["kind"] != "exact":
-        others = sum(row["kind"] == "exact" for row in told.lost_to_it)
-        return {"detail": f"{told.n_lost_to_it} equal documents lost to it" if others else "unique"}
+    if keeper is None or keeper["kind"] != kind:
+        lost = told.lost_by_kind.get(kind, 0)
+        word = "equal" if kind == "exact" else "similar"
+        return {"detail": f"{lost} {word} documents lost to it" if lost else "unique"}
     name = "another corpus" if keeper["id"] is None else f"{keeper['source']} {keeper['id']}"
     return {
         "measure": "jaccard",
         "score": keeper["jaccard"],
-        "threshold": 1.0,
+        "threshold": threshold,
         "detail": f"lost to {name} in a cluster of {keeper['cluster_size']}",
     }
 
@@ -208,6 +220,7 @@ def _pack(lookup: Lookup, told: Explanation) -> Mapping[str, Any]:
 _MEASURES: Mapping[str, Callable[[Lookup, Explanation], Mapping[str, Any]]] = {
     "ingest": _ingest,
     "dedupe.exact": _exact,
+    "dedupe.near": _near,
     "encode": _encode,
     "pack": _pack,
 }

@@ -24,6 +24,7 @@ from pipelines.recipe_reference import attribute_docs, tables
 from pipelines.runners import RunnerSettings
 from pipelines.sources import SourceSettings
 from transforms.exact import ExactSettings
+from transforms.minhash import NearSettings
 from transforms.mixture import MixtureSettings
 from transforms.text import IngestSettings
 from transforms.tokenize.settings import TokenizerSettings
@@ -47,6 +48,8 @@ class DedupeSettings:
 
     exact: ExactSettings | None = None
     """Documents with the same normalized text."""
+    near: NearSettings | None = None
+    """Documents that share most of their n-grams with one that is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

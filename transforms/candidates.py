@@ -57,8 +57,9 @@ def bucket_pairs(
         The pairs, sorted by the keep order of the first, then of the second document.
     """
     starts, chosen = _shared(keys)
-    documents, place = np.unique(uids[chosen], return_index=True)
-    rows = chosen[place]
+    documents = distinct(uids[chosen])
+    rows = np.empty(len(documents), np.int64)
+    rows[np.searchsorted(documents, uids[chosen])] = chosen
     order = np.lexsort((documents, ranks[rows]))
     number = np.empty(len(order), np.int64)
     number[order] = np.arange(len(order))
@@ -97,12 +98,20 @@ def _distinct(
     used, state = 0, np.zeros(3, np.int64)
     while state[0] < len(most):
         used = _fill(starts, members, sizes, threshold, most, state, buffer, used)
-        found = np.unique(buffer[:used])
+        found = distinct(buffer[:used])
         used = len(found)
         if 2 * used > len(buffer):
             buffer = np.empty(4 * used, np.int64)
         buffer[:used] = found
     return buffer[:used].copy(), int(state[2])
+
+
+def distinct(values: Int64s) -> Int64s:
+    """Return the distinct values, ascending: ``np.unique``, several times as fast."""
+    ordered = np.sort(values)
+    first = np.ones(len(ordered), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
 
 
 @numba.njit(cache=True, nogil=True)

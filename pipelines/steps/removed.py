@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 
 from pipelines.corpus import Corpus
 from pipelines.parts import MANY
+from transforms.candidates import distinct
 from transforms.ids import OVERLAY_SCHEMA
 from transforms.record import ROW_BITS
 
-REMOVING_STAGES = ("dedupe.exact",)
+REMOVING_STAGES = ("dedupe.exact", "dedupe.near")
 """Stages whose artifact lists removed documents in files sorted by ``doc_uid``."""
 
 Uids = npt.NDArray[np.int64]
@@ -56,15 +57,16 @@ def by_file(corpus: Corpus, addresses: Iterable[Uids]) -> dict[str, Uids]:
     by_shard: dict[int, list[Uids]] = {}
     for uids in addresses:
         shards, starts = np.unique(uids >> ROW_BITS, return_index=True)
-        for shard, part in zip(shards.tolist(), np.split(uids, starts[1:]), strict=True):
-            by_shard.setdefault(shard, []).append(part)
+        bounds = [*starts.tolist(), len(uids)]
+        for shard, start, end in zip(shards.tolist(), bounds[:-1], bounds[1:], strict=True):
+            by_shard.setdefault(shard, []).append(uids[start:end])
     found = {}
     folder = corpus.folder("ingest")
     for entry in corpus.manifest("ingest").entries():
         shards = shards_of(folder / entry.name)
         parts = [part for shard in shards for part in by_shard.get(shard, [])]
         if parts:
-            found[entry.name] = np.unique(np.concatenate(parts))
+            found[entry.name] = distinct(np.concatenate(parts))
     return found
 
 

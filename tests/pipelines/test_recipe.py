@@ -103,7 +103,12 @@ def test_seven_mistakes_are_seven_lines(write):
         (SMALLEST + "[dedup.exact]\n", "dedup", "unknown table; did you mean dedupe?"),
         (SMALLEST + "[dedupe.exact]\nx = 1\n", "dedupe.exact.x", "[dedupe.exact] of this version"),
         (SMALLEST + "[signals]\n", "signals", "unknown table; remove it: a recipe of this version"),
-        (SMALLEST + "[dedupe.near]\n", "dedupe.near", "[dedupe] of this version takes exact"),
+        (SMALLEST + "[dedupe.fuzzy]\n", "dedupe.fuzzy", "[dedupe] of this version takes exact"),
+        (
+            SMALLEST + "[dedupe.near]\nbands = 3\n",
+            "dedupe.near",
+            "raise bands or lower rows",
+        ),
         (SMALLEST + '[[synthesize]]\nkind = "kg-tools"\n', "synthesize", "unknown table"),
         (SMALLEST + "[balance]\nffn = inf\n", "balance.ffn", "expected a finite number"),
         (
