@@ -108,8 +108,8 @@ def pair(partition: Partition) -> Written:
     """Pair the documents that share a band key."""
     clock = Clock()
     table = pa.concat_tables(partition.tables())
-    columns = (table[name].to_numpy() for name in ("key", "uid", "rank", "size"))
-    found = bucket_pairs(*columns, partition.shared["threshold"])
+    keys, uids, ranks, sizes = (table[n].to_numpy() for n in ("key", "uid", "rank", "size"))
+    found = bucket_pairs(keys, uids, ranks, sizes, partition.shared["threshold"])
     path = write_scratch(partition.store, pair_table(found.first, found.second))
     record_cost(partition.folder, clock)
     counters = (("pairs left out", found.skipped),)

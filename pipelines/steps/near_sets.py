@@ -142,7 +142,7 @@ class SetReader:
         # Sets that lie one after the other in a file are read at once.
         broken = (files[1:] != files[:-1]) | (starts[1:] != starts[:-1] + sizes[:-1])
         runs = np.concatenate([[0], np.flatnonzero(broken) + 1, [len(documents)]])
-        view = memoryview(values).cast("B")
+        view = values.data.cast("B")
         for number in np.unique(files).tolist():
             with Path(self._files[number].values).open("rb", buffering=0) as stream:
                 for run in np.flatnonzero(files[runs[:-1]] == number):

@@ -1,8 +1,10 @@
 """Signatures, bands and the S-curve against numpy, datasketch and simulation."""
 
 import random
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -117,6 +119,20 @@ def test_the_defaults_miss_one_pair_in_ten_thousand_at_most():
     assert NearSettings().hashes == 125
     assert collision_probability(0, 25, 5) == 0
     assert collision_probability(1, 25, 5) == 1
+
+
+def test_the_documented_curve_is_the_formula():
+    """The table of docs/near-duplicates.md holds rounded values of the formula."""
+    page = (Path(__file__).parents[2] / "docs" / "near-duplicates.md").read_text()
+    lines = [line.strip("|").split("|") for line in page.splitlines() if line.startswith("|")]
+    similarities = [float(cell) for cell in lines[0][1:]]
+    assert len(lines) > 4
+    for name, *cells in lines[2:]:
+        bands, rows = (int(number) for number in re.findall(r"[0-9]+", name)[:2])
+        for similarity, cell in zip(similarities, cells, strict=True):
+            digits = len(cell.strip().partition(".")[2]) or 3
+            share = collision_probability(similarity, bands, rows)
+            assert round(share, digits) == float(cell), (name, similarity)
 
 
 @pytest.mark.parametrize(
