@@ -17,8 +17,6 @@ from packing.cost import row_cost
 from packing.fit import PackSettings
 from packing.format import PLAN_FILE, DatasetInfo
 from packing.layout import file_bounds, group_bounds
-from packing.loss_spans import cut_spans, from_arrow, row_spans, taken, to_arrow
-from packing.rows import LossSpans, RowGroup
 from packing.slots import BalanceSettings, plan_steps
 from packing.writer import RowFileWriter, write_plan
 from pipelines.artifacts import FileEntry, Receipt, Workdir, fingerprint, link_or_copy
@@ -28,9 +26,9 @@ from pipelines.runners import ShuffleKind
 from pipelines.shuffle import Partition, Partitioned, Shuffle
 from pipelines.steps.columns import row_groups, write_table
 from pipelines.steps.pack import PackStage
+from pipelines.steps.packed_rows import PackedRows, moved_tokens
 from pipelines.steps.stage import Apply, Stage, settings_json
 from pipelines.tasks import Clock, ListTasks, Phase, Result, Task, Work, dealt, record_cost
-from transforms.tokenize.runs import LOSS_SPANS_TYPE
 
 Ints = npt.NDArray[np.int64]
 
@@ -201,7 +199,7 @@ class BalanceStage(Stage):
         # Only conversations have loss spans; other documents are trained throughout.
         columns = [name for name in ("doc_uid", "input_ids", "loss_spans") if name in stored]
         for group in row_groups(task.payload, columns):
-            found = _moved(group, moves)
+            found = moved_tokens(group, moves)
             for number in np.unique(found["file"].to_numpy()).tolist():
                 mine = found.filter(pc.equal(found["file"], number))
                 parts.setdefault(number, []).append(mine)
@@ -215,7 +213,7 @@ class BalanceStage(Stage):
             groups, files = bounds["groups"], bounds["files"]
         low, high = files[partition.order : partition.order + 2]
         inside = groups[(groups >= low) & (groups <= high)]
-        rows = _Rows(partition.tables())
+        rows = PackedRows(partition.tables())
         with RowFileWriter(path, partition.shared["info"]) as writer:
             for first, last in itertools.pairwise(inside):
                 writer.write(rows.group(int(first), int(last)))
@@ -273,108 +271,6 @@ def _write_moves(scratch: Path, pieces: dict[str, Any], files: Ints) -> Path:
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=max(len(table), 1))
     return path
-
-
-def _moved(group: pa.Table, moves: pa.Table) -> pa.Table:
-    """Return the moves of a row group's documents, with their tokens and next tokens."""
-    uids = group["doc_uid"].to_numpy()
-    lists = group["input_ids"].combine_chunks()
-    offsets, values = lists.offsets.to_numpy().astype(np.int64), lists.values.to_numpy()
-    all_uids = moves["doc_uid"].to_numpy()
-    low, high = np.searchsorted(all_uids, [uids[0], uids[-1] + 1])
-    place = np.searchsorted(uids, all_uids[low:high])
-    known = uids[place] == all_uids[low:high]
-    mine = moves.slice(low, high - low)
-    if not known.all():
-        mine, place = mine.filter(pa.array(known)), place[known]
-    start = offsets[place] + mine["token_start"].to_numpy()
-    end = offsets[place] + mine["token_end"].to_numpy()
-    goes_on = end < offsets[place + 1]
-    following = (
-        np.where(goes_on, values[np.minimum(end, len(values) - 1)], -1) if len(values) else end
-    )
-    spans = [values[a:b] for a, b in zip(start.tolist(), end.tolist(), strict=True)]
-    tokens = np.concatenate([np.empty(0, np.int32), *spans])
-    bounds = np.concatenate([[0], np.cumsum(end - start)])
-    found = (
-        mine.drop_columns(["token_end"])
-        .append_column("next_token", pa.array(following.astype(np.int32)))
-        .append_column(
-            "tokens", pa.LargeListArray.from_arrays(pa.array(bounds, pa.int64()), pa.array(tokens))
-        )
-    )
-    if "loss_spans" not in group.column_names:
-        return found
-    loss = cut_spans(
-        from_arrow(group["loss_spans"].combine_chunks()),
-        place,
-        mine["token_start"].to_numpy().astype(np.int64),
-        mine["token_end"].to_numpy().astype(np.int64),
-        np.diff(offsets)[place],
-        mine["row_offset"].to_numpy().astype(np.int64),
-    )
-    return found.append_column("loss_spans", to_arrow(loss, LOSS_SPANS_TYPE))
-
-
-class _Rows:
-    """Pieces of one file from all segments, found by row."""
-
-    def __init__(self, tables: list[pa.Table]) -> None:
-        self._values: list[npt.NDArray[np.int32]] = []
-        spans: list[LossSpans] = []
-        columns: dict[str, list[Any]] = {}
-        for table in tables:
-            for batch in table.to_batches():
-                tokens = batch["tokens"]
-                offsets = tokens.offsets.to_numpy()
-                segment = np.full(len(batch), len(self._values), np.int32)
-                found = {"segment": segment, "start": offsets[:-1], "end": offsets[1:]}
-                self._values.append(tokens.values.to_numpy())
-                has_spans = "loss_spans" in batch.schema.names
-                spans.append(
-                    from_arrow(batch["loss_spans"]) if has_spans else LossSpans.none(len(batch))
-                )
-                for name in batch.schema.names:
-                    if name not in ("tokens", "loss_spans"):
-                        found[name] = batch[name].to_numpy()
-                for name, column in found.items():
-                    columns.setdefault(name, []).append(column)
-        joined = {name: np.concatenate(parts) for name, parts in columns.items()}
-        order = np.lexsort((joined["row_offset"], joined["row_id"]))
-        self._columns = {name: column[order] for name, column in joined.items()}
-        self._spans = taken(LossSpans.concat(spans), order)
-
-    def group(self, first: int, last: int) -> RowGroup:
-        """Return the rows [first, last) as one row group."""
-        row_id = self._columns["row_id"]
-        low, high = np.searchsorted(row_id, [first, last])
-        part = {name: column[low:high] for name, column in self._columns.items()}
-        tokens = [
-            self._values[segment][start:end]
-            for segment, start, end in zip(
-                part["segment"].tolist(), part["start"].tolist(), part["end"].tolist(), strict=True
-            )
-        ]
-        pieces_per_row = np.bincount(part["row_id"] - first, minlength=last - first)
-        length = (part["end"] - part["start"]).astype(np.int32)
-        return RowGroup(
-            row_id=np.arange(first, last, dtype=np.int64),
-            pieces_per_row=pieces_per_row.astype(np.int32),
-            doc_uid=part["doc_uid"],
-            doc_copy=part["copy"],
-            doc_offset=part["token_start"],
-            length=length,
-            next_token=part["next_token"],
-            domain=part["domain"],
-            input_ids=np.concatenate(tokens),
-            loss_spans=row_spans(
-                self._spans.slice(int(low), int(high)),
-                pieces_per_row.astype(np.int32),
-                part["row_offset"],
-                length,
-                part["next_token"],
-            ),
-        )
 
 
 class WriteRows(Apply):
