@@ -85,8 +85,10 @@ def test_merging_is_the_plain_algorithm(
     tokens, table = vocabulary
     expected = merged_by_hand(table, symbols)
     merges = as_merges(table)
-    spelled = [["abc".index(chr(byte)) for byte in token] for token in tokens]
-    possible = possible_merges(merges, spelled[3:], range(3, len(tokens)))
+    spelled = np.frombuffer(b"".join(tokens[3:]), dtype=np.uint8).astype(np.int32) - ord("a")
+    lengths = np.array([len(token) for token in tokens[3:]], dtype=np.int64)
+    numbers = np.arange(3, len(tokens), dtype=np.int32)
+    possible = possible_merges(merges, spelled, lengths, numbers)
     assert len(possible.left) <= len(tokens) - 3
     for used in (merges, possible):
         pairs = pair_table(*used)

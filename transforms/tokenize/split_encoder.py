@@ -20,8 +20,8 @@ from transforms.tokenize.proof import disproof
 from transforms.tokenize.span_cache import MAX_SPAN_BYTES
 from transforms.tokenize.span_encoder import SpanEncoder
 from transforms.tokenize.split_proof import rule_texts
-from transforms.tokenize.splits import Splitter
-from transforms.tokenize.vocabulary import Merges
+from transforms.tokenize.splits import Splitter, span_hash
+from transforms.tokenize.vocabulary import Merges, hash_map
 
 EncodeColumn = Callable[[pa.Array], Encoded]
 
@@ -61,7 +61,7 @@ class SplitEncoder:
         vocabulary, possible, unreachable = byte_vocabulary(model.tokens, model.merges)
         whole = unreachable if model.whole_tokens else {}
         joins = joined_characters(_boundaries(model, possible, whole))
-        splitter = Splitter(rules.as_array(), code_point_classes(), *joins)
+        splitter = Splitter(rules.as_array(), code_point_classes(), *joins, _hashes(whole))
         self.longest_whole = max(map(len, whole), default=0)
         self.spans = SpanEncoder(
             partial(encode_by_splits, splitter, vocabulary), cache_bytes, 1, whole
@@ -85,6 +85,16 @@ class SplitEncoder:
             return self.spans.encode(data, offsets)
         fast = self.spans.encode(*text_buffers(text.filter(pa.array(~refused))))
         return _interleaved(refused, fast, self._library(text.filter(pa.array(refused))))
+
+
+def _hashes(spans: Iterable[bytes]) -> npt.NDArray[np.int64]:
+    """Return Splitter's ``whole``; empty without spans."""
+    hashes = {
+        span_hash(np.frombuffer(span, dtype=np.uint8), 0, len(span)): 0
+        for span in spans
+        if len(span) <= MAX_SPAN_BYTES
+    }
+    return np.ascontiguousarray(hash_map(hashes)[:, 0]) if hashes else np.empty(0, dtype=np.int64)
 
 
 def _boundaries(

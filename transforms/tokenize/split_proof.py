@@ -52,6 +52,7 @@ def plain_splitter(rules: SplitRules) -> Splitter:
         lefts=np.empty(0, dtype=np.int32),
         rights=np.empty(0, dtype=np.int32),
         parts=np.ones((1, 1), dtype=np.uint8),
+        whole=np.empty(0, dtype=np.int64),
     )
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from transforms.tokenize.characters import read_character
 from transforms.tokenize.merges import slot_of
+from transforms.tokenize.span_cache import MAX_SPAN_BYTES, hash_words, span_key
 
 LETTER, NUMBER, SPACE, UPPER, LOWER, OTHER = (1 << i for i in range(6))
 """Bits of a code point's class: \\p{L}; \\p{N}; \\s; [Lu Lt Lm Lo M]; [Ll Lm Lo M]; none of the first
@@ -38,6 +39,8 @@ class Splitter(NamedTuple):
         rights: int32 [points], the same for its column when it stands right.
         parts: uint8 [rows, columns], 1 where some merge joins an end of the left character with a
             beginning of the right one, not both of them whole.
+        whole: int64 [slots], hash set of the hashes of spans that are one token when they are a
+            whole pre-token, and something else as a part of one; -1 where empty.
     """
 
     rules: Int64s
@@ -46,6 +49,7 @@ class Splitter(NamedTuple):
     lefts: Int32s
     rights: Int32s
     parts: Bytes
+    whole: Int64s
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -263,6 +267,25 @@ def _joins(
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def span_hash(data: Bytes, start: int, stop: int) -> int:
+    """Return a hash, not negative, of a span of at most MAX_SPAN_BYTES."""
+    low, high = span_key(data, start, stop)
+    return int(np.int64((hash_words(low, high) + np.uint64(stop - start)) >> np.uint64(1)))
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _is_whole(whole: Int64s, data: Bytes, start: int, stop: int) -> bool:
+    """Whether the hash of a span is in the set."""
+    if stop - start > MAX_SPAN_BYTES:
+        return False
+    key = span_hash(data, start, stop)
+    slot = slot_of(key, len(whole))
+    while whole[slot] != key and whole[slot] != -1:
+        slot = (slot + 1) & (len(whole) - 1)
+    return bool(whole[slot] == key)
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def find_splits(splitter: Splitter, data: Bytes, place: int, stop: int, ends: Int64s) -> int:
     """Find the next spans: pre-tokens, and their parts between two safe cuts.
 
@@ -282,7 +305,11 @@ def find_splits(splitter: Splitter, data: Bytes, place: int, stop: int, ends: In
     limit = len(ends)
     rules, classes, joins = splitter.rules, splitter.classes, splitter.joins
     lefts, rights, parts = splitter.lefts, splitter.rights, splitter.parts
+    whole = splitter.whole
+    has_whole = len(whole) > 0
     while place < stop:
+        start = place
+        found_whole = False
         end = pre_token_end(rules, classes, data, place, stop)
         last, place = read_character(data, place)
         while place < end:
@@ -297,10 +324,15 @@ def find_splits(splitter: Splitter, data: Bytes, place: int, stop: int, ends: In
                     break
                 ends[count] = place
                 count += 1
+                if has_whole:
+                    found_whole |= _is_whole(whole, data, start, place)
+                    start = place
             last = point
             place = after
         if count == limit:
             break
+        if has_whole and count > kept and (found_whole or _is_whole(whole, data, start, end)):
+            count = kept  # the parts' ids in the cache are those of whole pre-tokens
         place = end
         ends[count] = end
         count += 1
