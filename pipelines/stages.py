@@ -11,8 +11,8 @@ from pipelines.steps.conversations import chat_plan
 from pipelines.steps.dedupe import ExactDedupeStage
 from pipelines.steps.encode import EncodeStage
 from pipelines.steps.ingest import IngestStage
-from pipelines.steps.near import NearDedupeStage
 from pipelines.steps.mixture import MixtureStage
+from pipelines.steps.near import NearDedupeStage
 from pipelines.steps.pack import PackStage
 from pipelines.steps.stage import Stage
 from pipelines.steps.tokenizer import TokenizerStage
