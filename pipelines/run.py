@@ -9,14 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import apache_beam as beam
 
 from catalog.ingest import rebuild
-from pipelines.artifacts import Manifest, Workdir, fingerprint, write_atomically
+from pipelines.accounts import RunSummary, close_accounts, costs_by_stage
+from pipelines.artifacts import Workdir, fingerprint, write_atomically
 from pipelines.doctor import check_installation
 from pipelines.failures import EngineError, raise_recorded
 from pipelines.progress import StageProgress
@@ -25,44 +24,12 @@ from pipelines.runners import quiet_beam, runner_options
 from pipelines.stages import Planned, bind, stages_of, tasks_done
 from pipelines.steps.stage import Apply
 from transforms.record import RecordError
-from transforms.tokenize.chat import NOT_PREFIX_STABLE, TEMPLATE_FAILED
-from transforms.tokenize.conversation import NO_TRAINED_TOKEN
 
 Progress = Callable[[StageProgress], None]
 
 _POLL_S = 0.25
 
 __all__ = ["EngineError", "RunSummary", "run"]
-
-
-@dataclass(slots=True)
-class RunSummary:
-    """What a run did; :meth:`to_json` is what ``drystone run --json`` prints."""
-
-    run_id: str
-    name: str
-    status: str
-    fingerprint: str
-    workdir: str
-    lines: int = 0
-    rejected: int = 0
-    ingested: int = 0
-    kept: int = 0
-    dropped: dict[str, int] = field(default_factory=dict)
-    tokens: int = 0
-    packed_rows: int = 0
-    padding: float = 0.0
-    cpu_s: float = 0.0
-    wall_s: float = 0.0
-    peak_rss_bytes: int = 0
-    dataset: str | None = None
-    catalog: str | None = None
-    warnings: list[str] = field(default_factory=list)
-    stages: list[dict[str, Any]] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the summary as plain JSON values."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 def run(
@@ -101,9 +68,9 @@ def run(
             summary = _new_summary(recipe, store, planned)
             try:
                 _execute(recipe, planned, beam_options, progress)
-                costs = _costs(store)
+                costs = costs_by_stage(store)
                 done = bind(stages, recipe.workdir)
-                _account(summary, store, planned, done, costs)
+                close_accounts(summary, store, planned, done, costs)
                 _refuse_rejected(recipe, summary)
             except Exception:
                 summary.status = "failed"
@@ -220,104 +187,6 @@ def _expected(folder: Path) -> int:
         return int((folder / ".tasks").read_text())
     except (FileNotFoundError, ValueError):
         return 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Cost:
-    cpu_s: float = 0.0
-    wall_s: float = 0.0
-
-
-def _costs(store: Workdir) -> dict[str, _Cost]:
-    """Sum what this run's tasks left behind, by stage."""
-    found = {}
-    for folder in (store.scratch / "costs").glob("*"):
-        costs = [json.loads(path.read_bytes()) for path in folder.glob("*.json")]
-        wall = max(c["ended"] for c in costs) - min(c["started"] for c in costs)
-        found[folder.name] = _Cost(sum(c["cpu_s"] for c in costs), wall)
-    return found
-
-
-def _account(
-    summary: RunSummary,
-    store: Workdir,
-    planned: list[Planned],
-    done: list[Planned],
-    costs: dict[str, _Cost],
-) -> None:
-    """Close the accounts: lines = ingested + rejected, ingested = kept + dropped by reason."""
-    rows_in = 0
-    for before, after in zip(planned, done, strict=True):
-        manifest = after.manifest
-        if manifest is None:
-            raise EngineError(f"{after.stage.name} did not commit")
-        name = after.stage.name
-        rows_in, rows_out = _flow(summary, name, manifest, rows_in)
-        folder = store.folder(name, after.fingerprint)
-        cost = costs.get(name, _Cost())
-        summary.stages.append(
-            {
-                "stage": name,
-                "fingerprint": after.fingerprint,
-                "cached": before.manifest is not None,
-                "path": str(folder.relative_to(store.path)),
-                "rows_in": rows_in,
-                "rows_out": rows_out,
-                "bytes": manifest.bytes,
-                "cpu_s": round(cost.cpu_s, 3),
-                "wall_s": round(cost.wall_s, 3),
-            }
-        )
-        rows_in = rows_out
-        if name == "balance":
-            summary.dataset = str(folder)
-    summary.kept = summary.ingested - sum(summary.dropped.values())
-
-
-def _flow(summary: RunSummary, stage: str, manifest: Manifest, rows_in: int) -> tuple[int, int]:
-    """Enter one stage's counters; return its rows in and out (documents, at the end rows)."""
-    counters = manifest.counters
-    dropped = {reason: counters.get(key, 0) for key, reason in _DROPS.get(stage, {}).items()}
-    summary.dropped.update({reason: count for reason, count in dropped.items() if count})
-    rows_out = rows_in - sum(dropped.values())
-    if stage == "ingest":
-        summary.lines, summary.rejected = counters["lines"], counters["rejected"]
-        summary.ingested = counters["ingested"]
-        if counters.get("repeated ids"):
-            summary.warnings.append(f"{counters['repeated ids']} documents had a repeated id")
-        return summary.lines, summary.ingested - sum(dropped.values())
-    if stage == "dedupe.near" and counters.get("pairs left out"):
-        summary.warnings.append(
-            f"{counters['pairs left out']:,} pairs within very large groups of similar documents "
-            "were not compared; some near-duplicates among them may be kept"
-        )
-    if stage in ("tokenizer", "mixture"):
-        summary.warnings += manifest.config["notes"]
-    if stage in ("encode", "mixture"):
-        summary.tokens = counters.get("tokens", 0)
-    if stage == "pack":
-        summary.tokens, summary.packed_rows = counters["tokens"], counters["rows"]
-        slots = summary.packed_rows * manifest.config["seq_len"]
-        summary.padding = 1 - summary.tokens / slots if slots else 0.0
-    if stage == "balance":
-        rows_out = summary.packed_rows
-    return rows_in, rows_out
-
-
-_DROPS = {
-    "ingest": {"dropped_min_chars": "under min_chars"},
-    "dedupe.exact": {"dropped": "dedupe.exact"},
-    "dedupe.near": {"dropped": "dedupe.near"},
-    "encode": {
-        "empty": "empty",
-        NO_TRAINED_TOKEN: NO_TRAINED_TOKEN,
-        NOT_PREFIX_STABLE: NOT_PREFIX_STABLE,
-        TEMPLATE_FAILED: TEMPLATE_FAILED,
-    },
-    "mixture": {"mixture": "mixture"},
-    "pack": {"too long": "too long"},
-}
-"""Stage -> counter of its manifest -> reason in ``selection``."""
 
 
 def _refuse_rejected(recipe: Recipe, summary: RunSummary) -> None:
