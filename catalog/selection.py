@@ -39,6 +39,7 @@ DECISIONS: tuple[Decision, ...] = (
         r"copies-.*\.parquet",
         "CASE WHEN copies = 0 THEN 'mixture' END",
         copies="copies",
+        weight="weight",
     ),
     Decision("pack", r"drops-.*\.parquet", "reason"),
 )

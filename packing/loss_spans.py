@@ -44,6 +44,33 @@ def taken(spans: LossSpans, order: Ints) -> LossSpans:
     )
 
 
+def weighted(
+    spans: LossSpans, weight: npt.NDArray[np.float32], n_tokens: npt.NDArray[np.integer]
+) -> LossSpans:
+    """Multiply the weights of documents into their spans.
+
+    A document of weight 1 stays as it is; one of another weight that has no spans gets one over
+    all its tokens.
+
+    Args:
+        spans: spans of d documents.
+        weight: [d] weights, at least 0.
+        n_tokens: [d] tokens of each document.
+    """
+    filled = spans.is_null & (weight != 1)
+    own = np.repeat(np.arange(len(weight)), np.diff(spans.offsets))
+    document = np.concatenate([own, np.flatnonzero(filled)])
+    order = np.argsort(document, kind="stable")
+    ends = n_tokens[filled].astype(np.int32)
+    return LossSpans(
+        spans.is_null & ~filled,
+        offsets_of(np.bincount(document, minlength=len(weight))),
+        np.concatenate([spans.start, np.zeros_like(ends)])[order],
+        np.concatenate([spans.end, ends])[order],
+        np.concatenate([spans.weight * weight[own], weight[filled]])[order],
+    )
+
+
 def cut_spans(
     spans: LossSpans,
     document: Ints,

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from packing.findings import Findings
 from packing.format import DatasetInfo, DatasetManifest, ShardError, load_manifest
+from packing.loss_spans import weighted
 from packing.rows import LossSpans, MicroBatch, RowGroup, offsets_of
 from packing.shard import spans_of
 from packing.verify_fim import FimProof
@@ -220,7 +221,7 @@ class _Selected:
     """How often each document should be there: by the packer's drops, and by the mixture.
 
     Attributes:
-        counts_known: whether :meth:`copies` counts, and does not only say which are selected.
+        counts_known: whether :meth:`of` counts, and does not only say which are selected.
 
     Args:
         pack: folder of the pack artifact.
@@ -231,26 +232,34 @@ class _Selected:
     def __init__(self, pack: Path, mixture: Path | None, *, known: bool) -> None:
         self.counts_known = known or mixture is not None
         uids, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        weights = [np.empty(0, np.float32)]
         for path in sorted(pack.glob("drops-*.parquet")):
             dropped = pq.read_table(path, columns=["doc_uid"], use_threads=False)
             uids.append(dropped["doc_uid"].to_numpy())
             counts.append(np.zeros(len(dropped), np.int64))
+            weights.append(np.ones(len(dropped), np.float32))
         for path in sorted(mixture.glob("copies-*.parquet")) if mixture is not None else ():
-            drawn = pq.read_table(path, columns=["doc_uid", "copies"], use_threads=False)
+            names = ["doc_uid", "copies", "weight"]
+            drawn = pq.read_table(path, columns=names, use_threads=False)
             uids.append(drawn["doc_uid"].to_numpy())
             counts.append(drawn["copies"].to_numpy().astype(np.int64))
+            weights.append(drawn["weight"].to_numpy())
         uid = np.concatenate(uids)
         order = np.argsort(uid, kind="stable")
         self._uid, self._count = uid[order], np.concatenate(counts)[order]
+        self._weight = np.concatenate(weights)[order]
 
-    def copies(self, uid: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return [n] the copies of each document; 1 where it is selected and no more is known."""
+    def of(
+        self, uid: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Return [n] the copies of each document, and [n] its weight; 1 where it is not listed."""
         at = np.searchsorted(self._uid, uid)
         listed = at < len(self._uid)
         listed[listed] = self._uid[at[listed]] == uid[listed]
-        copies = np.ones(len(uid), np.int64)
+        copies, weight = np.ones(len(uid), np.int64), np.ones(len(uid), np.float32)
         copies[listed] = self._count[at[listed]]
-        return copies
+        weight[listed] = self._weight[at[listed]]
+        return copies, weight
 
 
 def _encoded(
@@ -287,7 +296,7 @@ def _documents(
     """Return the documents of a table that should be in the dataset."""
     lists = _column(table, "input_ids")
     offsets = lists.offsets.to_numpy().astype(np.int64)
-    copies = selected.copies(uid)
+    copies, weight = selected.of(uid)
     keep = (copies > 0) & (np.diff(offsets) > 0)
     n_tokens = np.diff(offsets)
     tokens = lists.values.to_numpy()[offsets[0] : offsets[-1]][np.repeat(keep, n_tokens)]
@@ -296,10 +305,12 @@ def _documents(
         coded = _column(table, "domain").dictionary_encode()
         codes = [number.get(name, -1) for name in coded.dictionary.to_pylist()]
         domain = np.array(codes, np.int16)[coded.indices.to_numpy(zero_copy_only=False)][keep]
-    weights = None
+    spans = None
     if "loss_spans" in table.column_names:
         spans = spans_of(_column(table, "loss_spans").filter(pa.array(keep)))
-        weights = _weights(n_tokens[keep], tokens, spans)
+    if (weight[keep] != 1).any():
+        spans = weighted(spans or LossSpans.none(int(keep.sum())), weight[keep], n_tokens[keep])
+    weights = _weights(n_tokens[keep], tokens, spans)
     known = copies[keep] if selected.counts_known else None
     return _Documents(uid[keep], offsets_of(n_tokens[keep]), tokens, domain, weights, known)
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +51,7 @@ _LEAST_WEIGHT = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftWeights:
-    """How much likelier some documents of a domain are drawn than others (`[mixture.soft]`).
+    """Documents of a domain that count for more or less than others (`[mixture.soft]`).
 
     Raises:
         ValueError: neither a frequency nor a column is given.
@@ -69,6 +69,10 @@ class SoftWeights:
     """Power of the column's values."""
     missing: Annotated[float, Ge(0), Le(1e9)] = 1.0
     """Value of documents that have none."""
+    apply: Literal["draw", "loss"] = "draw"
+    """What the weight changes: `draw`, how often a document is drawn, in proportion to it inside
+    its domain; `loss`, the weight of its tokens in the loss, as it is. At weight 0 a document is
+    not drawn in either case."""
 
     def __post_init__(self) -> None:
         """Check that there is something to weigh by."""

@@ -25,6 +25,7 @@ from pipelines.corpus import Corpus
 from pipelines.runners import ShuffleKind
 from pipelines.shuffle import Partition, Partitioned, Shuffle
 from pipelines.steps.columns import row_groups, write_table
+from pipelines.steps.lengths import read_weights
 from pipelines.steps.pack import PackStage
 from pipelines.steps.packed_rows import PackedRows, moved_tokens
 from pipelines.steps.stage import Apply, Stage, settings_json
@@ -111,6 +112,9 @@ class BalanceStage(Stage):
         row_id = np.empty(rows, np.int64)
         row_id[plan.order] = np.arange(rows)
         pieces["row_id"] = row_id[row]
+        weight = read_weights(corpus, pieces["doc_uid"])
+        if weight is not None:
+            pieces["weight"] = weight
         tokens_in_order = n_tokens[plan.order]
         table = pa.table(
             {
@@ -263,7 +267,9 @@ def _write_placements(folder: Path, pieces: dict[str, Any]) -> FileEntry:
 
 def _write_moves(scratch: Path, pieces: dict[str, Any], files: Ints) -> Path:
     order = np.lexsort((pieces["token_start"], pieces["copy"], pieces["doc_uid"]))
-    names = ("doc_uid", "copy", "token_start", "token_end", "row_id", "row_offset", "domain")
+    names = ["doc_uid", "copy", "token_start", "token_end", "row_id", "row_offset", "domain"]
+    if "weight" in pieces:
+        names.append("weight")
     columns = {name: pieces[name][order] for name in names}
     columns["file"] = (np.searchsorted(files, columns["row_id"], side="right") - 1).astype(np.int32)
     table = pa.table(columns)

@@ -1,6 +1,8 @@
 """The narrow columns that mixing and packing need, one entry per document."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,10 +62,35 @@ def read_copies(corpus: Corpus, doc_uid: npt.NDArray[np.int64]) -> npt.NDArray[n
         [n] copies; 1 for a document that the mixture did not decide on (one without tokens).
     """
     copies = np.ones(len(doc_uid), np.int16)
+    for uid, count in _drawn(corpus, "copies"):
+        copies[np.searchsorted(doc_uid, uid)] = count
+    return copies
+
+
+def read_weights(corpus: Corpus, doc_uid: npt.NDArray[np.int64]) -> npt.NDArray[np.float32] | None:
+    """Return the weights of documents in the loss, or None where all are 1.
+
+    Args:
+        corpus: a corpus that is encoded.
+        doc_uid: [n] addresses of drawn documents, in any order and with repeats.
+
+    Returns:
+        [n] weights.
+    """
+    if not corpus.has("mixture") or not corpus.manifest("mixture").counters["weighted"]:
+        return None
+    known, weight = (
+        np.concatenate(columns) for columns in zip(*_drawn(corpus, "weight"), strict=True)
+    )
+    found: npt.NDArray[np.float32] = weight[np.searchsorted(known, doc_uid)]
+    return found
+
+
+def _drawn(corpus: Corpus, column: str) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+    """Yield addresses, ascending over all, and a column of what the mixture decided."""
     if not corpus.has("mixture"):
-        return copies
+        return
     for entry in corpus.manifest("mixture").entries():
         path = corpus.folder("mixture") / entry.name
-        table = pq.read_table(path, columns=["doc_uid", "copies"], use_threads=False)
-        copies[np.searchsorted(doc_uid, table["doc_uid"].to_numpy())] = table["copies"].to_numpy()
-    return copies
+        table = pq.read_table(path, columns=["doc_uid", column], use_threads=False)
+        yield table["doc_uid"].to_numpy(), table[column].to_numpy()

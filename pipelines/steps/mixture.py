@@ -65,7 +65,9 @@ class MixtureStage(Stage):
 
     def _draw(self, task: Task) -> Work:
         lengths = self._lengths(task.corpus)
-        weight = _soft_weights(task.corpus, self.settings.soft, lengths.doc_uid)
+        soft = self.settings.soft
+        weight = _soft_weights(task.corpus, soft, lengths.doc_uid)
+        draws = soft is None or soft.apply == "draw"
         copies, report = mixture(
             lengths.n_tokens,
             lengths.domain,
@@ -73,11 +75,16 @@ class MixtureStage(Stage):
             lengths.doc_uid,
             self.settings,
             seed=self.seed,
-            weight=weight,
+            weight=weight if draws or weight is None else (weight > 0).astype(np.float64),
         )
-        columns = {"doc_uid": lengths.doc_uid, "copies": copies}
-        if weight is not None:
-            columns["soft_weight"] = weight.astype(np.float32)
+        ones = np.ones(len(copies), np.float32)
+        soft_weight = ones if weight is None else weight.astype(np.float32)
+        columns = {
+            "doc_uid": lengths.doc_uid,
+            "copies": copies,
+            "weight": ones if draws else soft_weight,
+            "soft_weight": soft_weight,
+        }
         table = pa.table(columns)
         partitions = partitions_for(len(table))
         number = uid_partition(lengths.doc_uid >> ROW_BITS, partitions)
@@ -91,6 +98,7 @@ class MixtureStage(Stage):
             "documents": int((copies > 0).sum()),
             "copies": int(copies.sum(dtype=np.int64)),
             "tokens": tokens,
+            "weighted": int(((columns["weight"] != 1) & (copies > 0)).sum()),
         }
         found = report.to_pydict()
         notes = _notes(

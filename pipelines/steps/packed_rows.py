@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from packing.loss_spans import cut_spans, from_arrow, row_spans, taken, to_arrow
+from packing.loss_spans import cut_spans, from_arrow, row_spans, taken, to_arrow, weighted
 from packing.rows import LossSpans, RowGroup
 from transforms.tokenize.runs import LOSS_SPANS_TYPE
 
@@ -39,11 +39,18 @@ def moved_tokens(group: pa.Table, moves: pa.Table) -> pa.Table:
             "tokens", pa.LargeListArray.from_arrays(pa.array(bounds, pa.int64()), pa.array(tokens))
         )
     )
-    if "loss_spans" not in group.column_names:
+    has_spans, has_weights = "loss_spans" in group.column_names, "weight" in mine.column_names
+    if not has_spans and not has_weights:
         return found
+    loss = LossSpans.none(len(mine))
+    if has_spans:
+        loss = taken(from_arrow(group["loss_spans"].combine_chunks()), place)
+    if has_weights:
+        loss = weighted(loss, mine["weight"].to_numpy(), np.diff(offsets)[place])
+        found = found.drop_columns(["weight"])
     loss = cut_spans(
-        from_arrow(group["loss_spans"].combine_chunks()),
-        place,
+        loss,
+        np.arange(len(mine)),
         mine["token_start"].to_numpy().astype(np.int64),
         mine["token_end"].to_numpy().astype(np.int64),
         np.diff(offsets)[place],

@@ -154,6 +154,42 @@ def test_soft_weights(corpora, tmp_path):
     assert {w for name, w in by_id.items() if name[0] == "a"} <= {0, 1, 2, 4, 8}
 
 
+def test_weights_in_the_loss(corpora, tmp_path):
+    """With ``apply = "loss"`` documents are drawn alike, and their targets carry their weights."""
+    mixture = {
+        "tokens": 60_000,
+        "weights": WEIGHTS,
+        "soft": {"column": "score", "power": 2.0, "apply": "loss"},
+    }
+    done = run(recipe(corpora, tmp_path / "w", mixture, pack={"seq_len": 200}))
+    dataset = tmp_path / "w" / done.dataset
+    weight = dict(rows_of(tmp_path / "w", "select doc_uid, weight from selection"))
+    assert set(weight.values()) == {0.0, 1.0, 4.0}
+    seen = set()
+    for path in sorted(dataset.glob("rows-*.parquet")):
+        for row in pq.read_table(path).to_pylist():
+            bounds = row["cu_seqlens"]
+            trained = np.ones(row["n_tokens"] + 1)
+            if row["loss_spans"] is not None:
+                trained[:] = 0
+                for span in row["loss_spans"]:
+                    trained[span["start"] : span["end"]] = span["weight"]
+            for k, uid in enumerate(row["doc_uid"]):
+                stop = bounds[k + 1] + (row["next_token"][k] >= 0)
+                assert (trained[bounds[k] + 1 : stop] == weight[uid]).all()
+                seen.add(weight[uid])
+    assert seen == {1.0, 4.0}
+    assert not verify(dataset).failed
+    # Another weight is found out.
+    [folder] = (tmp_path / "w" / "artifacts").glob("mixture-*")
+    path = folder / "copies-00000.parquet"
+    table = pq.read_table(path)
+    other = table["weight"].to_numpy().copy()
+    other[other == 4] = 3
+    pq.write_table(table.set_column(2, "weight", [other]), path)
+    assert "loss spans are those of the tokens artifact" in verify(dataset).failed
+
+
 def test_refused_before_work(corpora, tmp_path):
     """Unknown domains and columns, and weights that do not add up, are mistakes in the recipe."""
     value = resolved(recipe(corpora, tmp_path / "w", {"tokens": 9, "weights": WEIGHTS}))
