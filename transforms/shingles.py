@@ -112,15 +112,16 @@ def shingle_sets(texts: pa.StringArray, ngram: int) -> ShingleSets:
     return ShingleSets(found, values[:used])
 
 
-def blocks(texts: pa.StringArray, size: int = 4 << 20) -> Iterator[tuple[int, int]]:
-    """Yield ranges of texts of about ``size`` bytes each, so that their shingles stay in cache."""
-    offsets, _ = string_buffers(texts)
-    start = 0
-    while start < len(texts):
-        end = int(np.searchsorted(offsets, offsets[start] + size, side="right")) - 1
-        end = min(max(end, start + 1), len(texts))
-        yield start, end
-        start = end
+def text_blocks(texts: pa.ChunkedArray, size: int = 4 << 20) -> Iterator[pa.StringArray]:
+    """Yield texts in blocks of about ``size`` bytes each, so that their shingles stay in cache."""
+    for chunk in texts.chunks:
+        offsets, _ = string_buffers(chunk)
+        start = 0
+        while start < len(chunk):
+            end = int(np.searchsorted(offsets, offsets[start] + size, side="right")) - 1
+            end = min(max(end, start + 1), len(chunk))
+            yield chunk.slice(start, end - start)
+            start = end
 
 
 @functools.cache

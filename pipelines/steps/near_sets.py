@@ -15,7 +15,7 @@ from pipelines.artifacts import Workdir
 from transforms.candidates import chunks, distinct
 from transforms.clusters import jaccards
 from transforms.ids import apply_ids
-from transforms.shingles import ShingleSets, blocks, shingle_sets
+from transforms.shingles import ShingleSets, shingle_sets, text_blocks
 
 Int64s = npt.NDArray[np.int64]
 
@@ -69,16 +69,16 @@ def write_sets(
     parts, start = [], 0
     with values.open("wb") as sink:
         for group in _wanted_rows(path, wanted):
-            texts = group["text"].combine_chunks()
             sizes = []
-            for first, last in blocks(texts):
-                sets = shingle_sets(texts.slice(first, last - first), ngram)
+            for texts in text_blocks(group["text"]):
+                sets = shingle_sets(texts, ngram)
                 sink.write(sets.values.data)
                 sizes.append(sets.sizes)
             size = np.concatenate(sizes)
             begins = start + np.concatenate([[0], np.cumsum(size)[:-1]])
             start += int(size.sum())
-            rows = apply_ids(group.select(["doc_uid", "id", "n_chars"]), overlay)
+            rows = apply_ids(group.select(["doc_uid", "id", "n_chars"]).combine_chunks(), overlay)
+            del group
             parts.append(
                 rows.append_column("start", pa.array(begins, pa.int64()))
                 .append_column("size", pa.array(size, pa.int64()))
@@ -98,7 +98,9 @@ def _wanted_rows(path: Path, wanted: Int64s) -> Iterator[pa.Table]:
             if mask.any():
                 names = ["doc_uid", "id", "n_chars", "text"]
                 group = file.read_row_group(number, columns=names, use_threads=False)
-                yield group.filter(pa.array(mask)).combine_chunks()
+                group = group.filter(pa.array(mask))
+                yield group
+                del group
 
 
 class SetReader:

@@ -14,7 +14,10 @@ from pipelines.steps.columns import row_groups
 from pipelines.steps.removed import Uids
 from transforms.exact import HASH_BYTES
 from transforms.minhash import NearSettings, band_keys, set_hashes, signatures
-from transforms.shingles import blocks, shingle_sets
+from transforms.shingles import shingle_sets, text_blocks
+
+_ROWS_PER_GROUP = 1 << 15
+"""Rows that are read of a signature file at once: some 8 MiB."""
 
 
 def signature_schema(settings: NearSettings) -> pa.Schema:
@@ -49,21 +52,23 @@ def sign_file(path: Path, target: Path, settings: NearSettings) -> dict[str, int
         write_statistics=["doc_uid"],
     ) as writer:
         for group in row_groups(path, ("doc_uid", "source", "n_chars", "reason", "text")):
-            live = group.filter(pc.is_null(group["reason"])).combine_chunks()
-            if len(live):
-                table = _signed(live, settings)
-                writer.write_table(table, row_group_size=len(table))
+            if group["reason"].null_count < len(group):
+                group = group.filter(pc.is_null(group["reason"]))
+            if len(group):
+                table = _signed(group, settings)
+                writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
                 counters["signed"] += len(table)
                 counters["shingles"] += pc.sum(table["n_shingles"]).as_py()
+            # Else it would live until the next one is read.
+            del group
     temporary.replace(target)
     return counters
 
 
 def _signed(documents: pa.Table, settings: NearSettings) -> pa.Table:
-    texts = documents["text"].combine_chunks()
     sizes, hashes, keys = [], [], []
-    for first, last in blocks(texts):
-        sets = shingle_sets(texts.slice(first, last - first), settings.ngram)
+    for texts in text_blocks(documents["text"]):
+        sets = shingle_sets(texts, settings.ngram)
         sizes.append(sets.sizes)
         hashes.append(set_hashes(sets))
         keys.append(band_keys(signatures(sets, settings.hashes), settings.bands, settings.rows))

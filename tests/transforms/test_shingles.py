@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms import shingles
-from transforms.shingles import INVISIBLE, UNSPACED_SCRIPTS, blocks, shingle_sets
+from transforms.shingles import INVISIBLE, UNSPACED_SCRIPTS, shingle_sets, text_blocks
 
 
 def kind_of(character):
@@ -149,13 +149,12 @@ def test_one_long_line(unit):
 
 
 def test_blocks_cover_all_texts():
-    """Blocks are consecutive, not empty, and about as large as asked."""
+    """Blocks are consecutive, not empty, and no larger than asked but for one long text."""
     values = pa.array(["", "x" * 10, "", "y" * 100, "z", "", ""]).slice(1)
-    found = list(blocks(values, 20))
-    assert [a for a, _ in found] == [0, *[b for _, b in found][:-1]]
-    assert found[-1][1] == len(values)
-    assert all(b > a for a, b in found)
-    assert list(blocks(pa.array([], pa.string()))) == []
+    chunked = pa.chunked_array([values, pa.array([], pa.string()), values.slice(3)])
+    found = [block.to_pylist() for block in text_blocks(chunked, 20)]
+    assert [text for block in found for text in block] == chunked.to_pylist()
+    assert all(block and (sum(map(len, block)) <= 20 or len(block) == 1) for block in found)
 
 
 def test_sets_of_random_words():
