@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 RECIPE := examples/python-world.toml
+BENCH := main_job
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -47,8 +48,8 @@ format: $(VENV)/.dev ## mend what the formatter and the linter can mend
 	$(BIN)/ruff format .
 
 .PHONY: bench
-bench: $(VENV)/.dev ## the main job beside datatrove; results in benchmarks/results
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(PY) benchmarks/main_job.py
+bench: $(VENV)/.dev ## the main job beside datatrove, into benchmarks/results; BENCH=reader for another
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(PY) benchmarks/$(BENCH).py
 
 .PHONY: flink-test
 flink-test: $(VENV)/.dev ## the tests on a real Flink, which they start; needs Java and Maven
