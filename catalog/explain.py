@@ -207,6 +207,18 @@ def _encode(lookup: Lookup, told: Explanation) -> Mapping[str, Any]:
     }
 
 
+def _mixture(lookup: Lookup, told: Explanation) -> Mapping[str, Any]:
+    domain = (told.document or {})["domain"]
+    rows = lookup.rows("SELECT epochs FROM mixture WHERE domain = $domain", domain=domain)
+    drawn = f", which is drawn {rows[0]['epochs']:.2f} times" if rows else ""
+    return {
+        "measure": "copies",
+        "score": told.copies,
+        "threshold": 1,
+        "detail": f"how often it is drawn from the domain {domain}{drawn}",
+    }
+
+
 def _pack(lookup: Lookup, told: Explanation) -> Mapping[str, Any]:
     long, pieces = lookup.setting("pack.long"), len(told.placements)
     return {
@@ -222,6 +234,7 @@ _MEASURES: Mapping[str, Callable[[Lookup, Explanation], Mapping[str, Any]]] = {
     "dedupe.exact": _exact,
     "dedupe.near": _near,
     "encode": _encode,
+    "mixture": _mixture,
     "pack": _pack,
 }
 """Stage -> what it measured, as fields of :class:`Decision`; a stage not named only decides."""

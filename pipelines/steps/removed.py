@@ -91,6 +91,10 @@ def removed_uids(corpus: Corpus) -> Iterator[Uids]:
                 table = pq.read_table(folder / entry.name, columns=["doc_uid"], use_threads=False)
                 if len(table):
                     yield table["doc_uid"].to_numpy()
+    if corpus.has("mixture"):
+        for entry in corpus.manifest("mixture").entries():
+            table = pq.read_table(corpus.folder("mixture") / entry.name, use_threads=False)
+            yield table.filter(pc.equal(table["copies"], 0))["doc_uid"].to_numpy()
 
 
 def kept_rows(group: pa.Table, removed: Uids | None) -> pa.Array:

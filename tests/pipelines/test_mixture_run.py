@@ -4,16 +4,21 @@ import json
 import random
 from dataclasses import replace
 
+import apache_beam as beam
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.testing.util import assert_that, equal_to
 from small_runs import digest, recipe_of, sentences
 
+from catalog.explain import explain
 from catalog.store import open_catalog
 from packing.verify import verify
 from pipelines.recipe import RecipeError, from_dict, load_recipe, resolved
 from pipelines.run import run
 from pipelines.stages import bind, plan, stages_of
+from pipelines.steps.documents import ReadDocuments
+from pipelines.steps.mixture import Mix
 from transforms.record import RecordError
 
 
@@ -152,6 +157,29 @@ def test_soft_weights(corpora, tmp_path):
     assert len([w for name, w in weights if name[0] != "a" and w == 4]) == 10
     assert sorted(w for name, w in weights if name[0] == "b")[:-5] == [1] * 115
     assert {w for name, w in by_id.items() if name[0] == "a"} <= {0, 1, 2, 4, 8}
+
+
+def test_library_and_explain(corpora, tmp_path):
+    """The transform drops for `ReadDocuments` what it does not draw; explain says why."""
+    made = recipe(corpora, tmp_path / "w", {"tokens": 9_000, "weights": {"d-a": 0.5, "d-b": 0.5}})
+    run(made, until="mixture")
+    kept = rows_of(tmp_path / "w", "select doc_uid from selection where kept")
+    corpus = bind(stages_of(made)[:4], made.workdir)[-1].after
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        rows = (
+            pipeline
+            | beam.Create([corpus], reshuffle=False)
+            | Mix(made.mixture, seed=made.seed)
+            | ReadDocuments()
+        )
+        assert_that(rows | beam.Map(lambda row: row["doc_uid"]), equal_to([u for (u,) in kept]))
+    [(gone,)] = rows_of(
+        tmp_path / "w",
+        "select id from documents join selection using (doc_uid) "
+        "where reason = 'mixture' and domain = 'd-b' limit 1",
+    )
+    told = explain(tmp_path / "w", gone)
+    assert "drawn from the domain d-b, which is drawn 0." in told.decisions[-1].detail
 
 
 def test_weights_in_the_loss(corpora, tmp_path):
