@@ -57,9 +57,6 @@ def encode_by_splits(
         stop = offsets[progress[DOCUMENT] + 1]
         while progress[PLACE] < stop:
             count = find_splits(splitter, data, progress[PLACE], stop, ends)
-            if count == 0:  # one pre-token has more parts than fit
-                ends = np.empty(2 * len(ends), dtype=np.int64)
-                continue
             if not encode_spans(data, ends, count, vocabulary, cache, out, progress):
                 return False
         progress[DOCUMENT] += 1

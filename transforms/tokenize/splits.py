@@ -285,6 +285,30 @@ def _is_whole(whole: Int64s, data: Bytes, start: int, stop: int) -> bool:
     return bool(whole[slot] == key)
 
 
+@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+def _ascii_word_end(data: Bytes, place: int, stop: int, cased: bool) -> int:
+    """Return the end of a pre-token of a blank, if any, and ASCII letters alone, else ``place``.
+
+    This is what the patterns give for most of the text of most languages: a run of letters (with
+    ``cased``: upper case, then lower case) that ends before other ASCII, and before no contraction.
+    """
+    word = place
+    if data[place] == _BLANK:
+        word += 1
+    end = word
+    if cased:
+        while end < stop and np.uint64(data[end] - 0x41) < np.uint64(26):
+            end += 1
+        while end < stop and np.uint64(data[end] - 0x61) < np.uint64(26):
+            end += 1
+    else:
+        while end < stop and np.uint64((data[end] | 0x20) - 0x61) < np.uint64(26):
+            end += 1
+    if end == word or (end < stop and (data[end] >= 0x80 or (cased and data[end] == _APOSTROPHE))):
+        end = place
+    return end
+
+
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def find_splits(splitter: Splitter, data: Bytes, place: int, stop: int, ends: Int64s) -> int:
     """Find the next spans: pre-tokens, and their parts between two safe cuts.
@@ -299,7 +323,7 @@ def find_splits(splitter: Splitter, data: Bytes, place: int, stop: int, ends: In
         ends: int64, written: the ends of spans, as many as fit.
 
     Returns:
-        The number of spans found; the last one ends where a pre-token ends.
+        The number of spans found, 1 or more; the last one ends where a pre-token ends.
     """
     count = kept = 0
     limit = len(ends)
@@ -307,7 +331,15 @@ def find_splits(splitter: Splitter, data: Bytes, place: int, stop: int, ends: In
     lefts, rights, parts = splitter.lefts, splitter.rights, splitter.parts
     whole = splitter.whole
     has_whole = len(whole) > 0
-    while place < stop:
+    cased = rules[_SHAPE] == _O200K
+    while place < stop and count < limit:
+        end = _ascii_word_end(data, place, stop, cased)
+        if end > place:
+            place = end
+            ends[count] = end
+            count += 1
+            kept = count
+            continue
         start = place
         found_whole = False
         end = pre_token_end(rules, classes, data, place, stop)
@@ -330,7 +362,9 @@ def find_splits(splitter: Splitter, data: Bytes, place: int, stop: int, ends: In
             last = point
             place = after
         if count == limit:
-            break
+            if kept > 0:
+                break
+            count = 0  # a pre-token of more parts than fit stays one span
         if has_whole and count > kept and (found_whole or _is_whole(whole, data, start, end)):
             count = kept  # the parts' ids in the cache are those of whole pre-tokens
         place = end
