@@ -17,6 +17,7 @@ from packing.rows import LossSpans, MicroBatch, RowGroup, offsets_of
 from packing.shard import spans_of
 from packing.verify_fim import FimProof
 from packing.verify_pieces import Digest, Pieces, PieceStore, fail, prove_joins, weight_digests
+from packing.verify_selection import Selected
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def prove_documents(
             f"the number of copies: {missing.path('mixture')} is not there",
         )
     try:
-        selected = _Selected(pack, mixture, known="mixture" not in manifest.parents)
+        selected = Selected(pack, mixture, known="mixture" not in manifest.parents)
         before = 0
         fim = FimProof(findings, load_manifest(str(encode)).config)
         for found, last in _encoded(encode, selected, info, fim):
@@ -217,53 +218,8 @@ def _report_strangers(findings: Findings, pieces: Pieces) -> None:
         )
 
 
-class _Selected:
-    """How often each document should be there: by the packer's drops, and by the mixture.
-
-    Attributes:
-        counts_known: whether :meth:`of` counts, and does not only say which are selected.
-
-    Args:
-        pack: folder of the pack artifact.
-        mixture: folder of the mixture's, or None.
-        known: whether documents that are not listed are selected just once.
-    """
-
-    def __init__(self, pack: Path, mixture: Path | None, *, known: bool) -> None:
-        self.counts_known = known or mixture is not None
-        uids, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        weights = [np.empty(0, np.float32)]
-        for path in sorted(pack.glob("drops-*.parquet")):
-            dropped = pq.read_table(path, columns=["doc_uid"], use_threads=False)
-            uids.append(dropped["doc_uid"].to_numpy())
-            counts.append(np.zeros(len(dropped), np.int64))
-            weights.append(np.ones(len(dropped), np.float32))
-        for path in sorted(mixture.glob("copies-*.parquet")) if mixture is not None else ():
-            names = ["doc_uid", "copies", "weight"]
-            drawn = pq.read_table(path, columns=names, use_threads=False)
-            uids.append(drawn["doc_uid"].to_numpy())
-            counts.append(drawn["copies"].to_numpy().astype(np.int64))
-            weights.append(drawn["weight"].to_numpy())
-        uid = np.concatenate(uids)
-        order = np.argsort(uid, kind="stable")
-        self._uid, self._count = uid[order], np.concatenate(counts)[order]
-        self._weight = np.concatenate(weights)[order]
-
-    def of(
-        self, uid: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """Return [n] the copies of each document, and [n] its weight; 1 where it is not listed."""
-        at = np.searchsorted(self._uid, uid)
-        listed = at < len(self._uid)
-        listed[listed] = self._uid[at[listed]] == uid[listed]
-        copies, weight = np.ones(len(uid), np.int64), np.ones(len(uid), np.float32)
-        copies[listed] = self._count[at[listed]]
-        weight[listed] = self._weight[at[listed]]
-        return copies, weight
-
-
 def _encoded(
-    encode: Path, selected: _Selected, info: DatasetInfo, fim: FimProof
+    encode: Path, selected: Selected, info: DatasetInfo, fim: FimProof
 ) -> Iterator[tuple[_Documents, int]]:
     """Give the selected documents of the tokens artifact, and the last address looked at."""
     number = {name: place for place, name in enumerate(info.domains)}
@@ -290,7 +246,7 @@ def _encoded(
 def _documents(
     table: pa.Table,
     uid: npt.NDArray[np.int64],
-    selected: _Selected,
+    selected: Selected,
     number: dict[str, int],
 ) -> _Documents:
     """Return the documents of a table that should be in the dataset."""

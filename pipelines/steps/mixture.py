@@ -16,7 +16,7 @@ from pipelines.steps.columns import partitions_for, row_groups, split, uid_parti
 from pipelines.steps.lengths import Lengths, read_lengths
 from pipelines.steps.stage import Apply, Stage, settings_json
 from pipelines.tasks import Phase, Result, Task, Work
-from transforms.mixture import MixtureSettings, SoftWeights, mixture, most_tokens, quotas
+from transforms.mixture import MixtureSettings, SoftWeights, mixture
 from transforms.record import ROW_BITS, RecordError
 
 _DUPLICATE_STAGES = ("dedupe.exact", "dedupe.near")
@@ -48,14 +48,10 @@ class MixtureStage(Stage):
         """Return what the mixture can reach, where the documents are encoded already."""
         if corpus.store.committed("encode", corpus.fingerprint("encode")) is None:
             return ""
-        lengths = self._lengths(corpus)
-        available = np.bincount(lengths.domain, lengths.n_tokens, len(lengths.domains))
-        tokens = [int(n) for n in available.tolist()]
-        most = [most_tokens(n, self.settings) for n in tokens]
-        plan = quotas(self.settings, lengths.domains, tokens, most)
+        *_, report = self._mix(corpus)
+        reached = _tokens(sum(report["quota"].to_pylist()))
         return "; ".join(
-            _notes(self.settings, lengths.domains, plan.asked, plan.quota, most)
-            or [f"reaches {_tokens(sum(plan.quota))} tokens, no domain runs dry"]
+            _notes(self.settings, report) or [f"reaches {reached} tokens, no domain runs dry"]
         )
 
     def _tasks(self, corpus: Corpus) -> list[Task]:
@@ -64,25 +60,13 @@ class MixtureStage(Stage):
         return [Task(mark, corpus, self.name, artifact)]
 
     def _draw(self, task: Task) -> Work:
-        lengths = self._lengths(task.corpus)
-        soft = self.settings.soft
-        weight = _soft_weights(task.corpus, soft, lengths.doc_uid)
-        draws = soft is None or soft.apply == "draw"
-        copies, report = mixture(
-            lengths.n_tokens,
-            lengths.domain,
-            lengths.domains,
-            lengths.doc_uid,
-            self.settings,
-            seed=self.seed,
-            weight=weight if draws or weight is None else (weight > 0).astype(np.float64),
-        )
+        lengths, weight, copies, report = self._mix(task.corpus)
         ones = np.ones(len(copies), np.float32)
         soft_weight = ones if weight is None else weight.astype(np.float32)
         columns = {
             "doc_uid": lengths.doc_uid,
             "copies": copies,
-            "weight": ones if draws else soft_weight,
+            "weight": soft_weight if self._weighs_loss else ones,
             "soft_weight": soft_weight,
         }
         table = pa.table(columns)
@@ -100,15 +84,35 @@ class MixtureStage(Stage):
             "tokens": tokens,
             "weighted": int(((columns["weight"] != 1) & (copies > 0)).sum()),
         }
-        found = report.to_pydict()
-        notes = _notes(
-            self.settings, found["domain"], found["asked"], found["quota"], found["most"]
-        )
-        return Work(files, counters, {"notes": notes})
+        return Work(files, counters, {"notes": _notes(self.settings, report)})
 
     def _finish(self, corpus: Corpus, results: list[Result]) -> Corpus:
         receipts = [result.receipt for result in results]
         return self.commit(corpus, receipts, config={"notes": receipts[0].detail["notes"]})
+
+    @property
+    def _weighs_loss(self) -> bool:
+        return self.settings.soft is not None and self.settings.soft.apply == "loss"
+
+    def _mix(
+        self, corpus: Corpus
+    ) -> tuple[Lengths, npt.NDArray[np.float64] | None, npt.NDArray[np.int16], pa.Table]:
+        """Return the documents, their soft weights, how often each is drawn, and the report."""
+        lengths = self._lengths(corpus)
+        weight = _soft_weights(corpus, self.settings.soft, lengths.doc_uid)
+        drawn_by = weight
+        if weight is not None and self._weighs_loss:
+            drawn_by = (weight > 0).astype(np.float64)
+        copies, report = mixture(
+            lengths.n_tokens,
+            lengths.domain,
+            lengths.domains,
+            lengths.doc_uid,
+            self.settings,
+            seed=self.seed,
+            weight=drawn_by,
+        )
+        return lengths, weight, copies, report
 
     def _lengths(self, corpus: Corpus) -> Lengths:
         """Return the documents to draw from; a named domain may have none of them."""
@@ -125,26 +129,22 @@ class MixtureStage(Stage):
         )
 
 
-def _notes(
-    settings: MixtureSettings,
-    domains: list[str] | tuple[str, ...],
-    asked: list[int],
-    quota: list[int],
-    most: list[int],
-) -> list[str]:
+def _notes(settings: MixtureSettings, report: pa.Table) -> list[str]:
     """Return what the one who asked should know: what is not reached, and which domains lack it."""
     notes = []
-    if sum(quota) < settings.tokens:
+    found = report.to_pydict()
+    reached = sum(found["quota"])
+    if reached < settings.tokens:
         notes.append(
-            f"mixture reaches {_tokens(sum(quota))} of {_tokens(settings.tokens)} tokens: "
+            f"mixture reaches {_tokens(reached)} of {_tokens(settings.tokens)} tokens: "
             f"max_epochs = {settings.max_epochs:g} allows no more"
         )
-    for name, wanted, limit in zip(domains, asked, most, strict=True):
+    for name, wanted, limit in zip(found["domain"], found["asked"], found["most"], strict=True):
         if wanted > limit:
             notes.append(
                 f"mixture domain {name} runs dry: {_tokens(limit)} of {_tokens(wanted)} tokens"
             )
-    left_out = [name for name in domains if settings.weights and name not in settings.weights]
+    left_out = [n for n in found["domain"] if settings.weights and n not in settings.weights]
     if left_out:
         notes.append(f"mixture.weights leaves out {', '.join(left_out)}")
     return notes

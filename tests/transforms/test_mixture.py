@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.mixture import MixtureSettings, SoftWeights, draw, mixture, quotas
+from transforms.draw import draw
+from transforms.mixture import MixtureSettings, SoftWeights, mixture, quotas
 from transforms.record import RecordError, mix64
 
 
