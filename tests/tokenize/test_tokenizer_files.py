@@ -149,6 +149,17 @@ def test_missing_tokens_name_file_and_field(
         loaded(files, kind, **options)
 
 
+@pytest.mark.parametrize(("kind", "token"), [("sentencepiece", "\n"), ("hf", "x")])
+def test_text_cannot_end_a_document(files: dict[str, Path], kind: str, token: str) -> None:
+    """A token that text produces ends documents only where such text is refused."""
+    with pytest.raises(RecordError, match="is an ordinary token, which the text"):
+        loaded(files, kind, eos_token=token)
+    encoder = loaded(files, kind, eos_token=token, special_tokens="refuse")
+    assert len(encoder.encode(pa.array(["fine"])).ids)
+    with pytest.raises(SpecialTokenError):
+        encoder.encode(pa.array([f"a{token}b"]))
+
+
 @pytest.mark.parametrize("kind", ["sentencepiece", "hf", "tiktoken"])
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe garbage", b'{"version": 1}', b"YQ== 0\n"])
 def test_a_file_that_does_not_parse_is_named(tmp_path: Path, kind: Any, content: bytes) -> None:

@@ -16,7 +16,12 @@ from transforms.tokenize.encoder import Encoded, Encoder, checked_vocab_size
 from transforms.tokenize.hf_byte_level import read_byte_level
 from transforms.tokenize.library import encode_in_batches
 from transforms.tokenize.settings import TokenizerSettings
-from transforms.tokenize.special import SpecialIds, SpecialTextGuard, find_special_ids
+from transforms.tokenize.special import (
+    SpecialIds,
+    SpecialTextGuard,
+    find_special_ids,
+    refuse_text_tokens,
+)
 from transforms.tokenize.split_encoder import SplitEncoder, split_encoder
 from transforms.tokenize.split_proof import agreement_by_ends
 
@@ -104,6 +109,8 @@ def load_hf(file: Path, settings: TokenizerSettings) -> Encoder:
     special = find_special_ids(
         settings, file, lambda name: vocabulary.get(name) if name in specials | named else None
     )
+    ordinary = {number: text for text, number in vocabulary.items() if text not in specials}
+    specials.update(refuse_text_tokens(settings, file, ordinary, special))
     guard = SpecialTextGuard(specials) if settings.special_tokens == "refuse" else None
     encoder = HfEncoder(tokenizer, special, guard)
     encoder.use(_faster(encoder, json.loads(content), settings.encode_cache_mib << 20))

@@ -25,7 +25,12 @@ from transforms.tokenize.sentencepiece_proto import (
 )
 from transforms.tokenize.settings import TokenizerSettings
 from transforms.tokenize.span_encoder import SpanEncoder
-from transforms.tokenize.special import SpecialIds, SpecialTextGuard, special_ids
+from transforms.tokenize.special import (
+    SpecialIds,
+    SpecialTextGuard,
+    refuse_text_tokens,
+    special_ids,
+)
 from transforms.tokenize.vocabulary import NO_SYMBOL, Vocabulary
 
 
@@ -127,10 +132,12 @@ def load_sentencepiece(file: Path, settings: TokenizerSettings) -> Encoder:
         ) from error
     checked_vocab_size(len(facts.pieces), file)
     special = _special_ids(processor, file, settings)
+    ordinary = np.flatnonzero(np.isin(facts.types, (NORMAL, USER_DEFINED))).tolist()
+    named = refuse_text_tokens(settings, file, {i: facts.pieces[i] for i in ordinary}, special)
     guard = None
     if settings.special_tokens == "refuse":
-        controls = (facts.pieces[i] for i in np.flatnonzero(facts.types == CONTROL))
-        guard = SpecialTextGuard(controls)
+        controls = [facts.pieces[i] for i in np.flatnonzero(facts.types == CONTROL)]
+        guard = SpecialTextGuard([*controls, *named])
     library = SentencepieceEncoder(processor, special, guard, "sentencepiece library")
     faster = _faster(library, facts, settings.encode_cache_mib << 20)
     if isinstance(faster, str):

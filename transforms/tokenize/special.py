@@ -1,7 +1,7 @@
 """Special tokens: which ids begin, end and pad documents, and text that looks like them."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +69,39 @@ def special_ids(bos: int | None, eos: int | None, pad: int | None) -> SpecialIds
     if pad is None:
         pad = 0 if eos is None else eos
     return SpecialIds(bos, eos, pad)
+
+
+def refuse_text_tokens(
+    settings: TokenizerSettings, file: Path, texts: Mapping[int, str], special: SpecialIds
+) -> list[str]:
+    """Make sure that the begin and end of documents cannot come from their text.
+
+    Args:
+        settings: say which tokens are added to documents.
+        file: the tokenizer's file, for messages.
+        texts: tokens that the tokenizer makes from text, by id.
+        special: the tokens that begin and end documents.
+
+    Returns:
+        The texts of such tokens; with ``special_tokens = "refuse"`` no document may hold them.
+
+    Raises:
+        RecordError: such a token is added to documents, and text with it is not refused.
+    """
+    found = []
+    for kind, number, added in (
+        ("bos", special.bos, settings.bos),
+        ("eos", special.eos, settings.eos),
+    ):
+        if added and number is not None and number in texts:
+            if settings.special_tokens != "refuse":
+                raise RecordError(
+                    f"{file}: the {kind} token {texts[number]!r} is an ordinary token, which the "
+                    f"text of a document can produce; name a special token as "
+                    f"tokenizer.{kind}_token, or set tokenizer.special_tokens = 'refuse'"
+                )
+            found.append(texts[number])
+    return found
 
 
 class SpecialTextGuard:
