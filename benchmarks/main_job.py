@@ -298,7 +298,8 @@ def table(name: str, figures: dict[str, Any]) -> list[str]:
         wall = "" if stage["wall_s"] is None else f"{stage['wall_s']:.1f}"
         lines.append(f"| {stage['stage']} | {stage['cpu_s']:.1f} | {wall} |")
     lines.append(f"| **total** | **{figures['cpu_s']:.1f}** | **{figures['wall_s']:.1f}** |")
-    return [*lines, "", f"Peak memory of the process tree {figures['peak_rss_gb']} GB.", ""]
+    peak = f"Peak memory {figures['peak_rss_gb']} GB, summed over the processes of the tree."
+    return [*lines, "", peak, ""]
 
 
 if __name__ == "__main__":
