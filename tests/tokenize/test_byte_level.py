@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
+from transforms.record import RecordError
 from transforms.tokenize.byte_level import joined_characters
 from transforms.tokenize.encoder import load_encoder
 from transforms.tokenize.hf_byte_level import byte_alphabet
@@ -240,6 +241,14 @@ def test_an_unknown_tiktoken_pattern_goes_to_the_library(tmp_path: Path) -> None
     encoder = load_tiktoken(tmp_path, token_bytes(trained("gpt2")), pattern=r"\p{L}+|\P{L}+")
     assert encoder.path == "tiktoken library: its split pattern is not a known one"
     assert differing(encoder, [*STORY[:20], *ADVERSARIAL]) == []
+
+
+def test_a_document_that_tiktoken_gives_up_on_is_named(tmp_path: Path) -> None:
+    """Where the library's regular expressions fail, the message tells the document and a remedy."""
+    pattern = r"\s+(?!\S)|\S+|\s"
+    encoder = load_tiktoken(tmp_path, token_bytes(trained("gpt2")), pattern=pattern)
+    with pytest.raises(RecordError, match=r"cannot split the document of 1000007 char.*max_chars"):
+        encoder.encode(pa.array(["fine", "It is: " + " " * 1_000_000]))
 
 
 def test_rules_that_do_not_fit_are_found_out(

@@ -98,8 +98,18 @@ class TiktokenEncoder:
         return {} if self._faster is None else self._faster.spans.counters
 
     def _encode_batch(self, documents: list[str]) -> list[npt.NDArray[np.int32]]:
-        encode = self.encoding.encode_to_numpy
-        return [encode(text, disallowed_special=()).view(np.int32) for text in documents]
+        return [self._encode_document(text) for text in documents]
+
+    def _encode_document(self, text: str) -> npt.NDArray[np.int32]:
+        try:
+            ids = self.encoding.encode_to_numpy(text, disallowed_special=())
+        except ValueError as error:  # its regular expressions give up on very long runs
+            raise RecordError(
+                f"tiktoken cannot split the document of {len(text)} characters that begins with "
+                f"{text[:40]!r} ({error}); leave it out with ingest.max_chars, or use one of the "
+                f"patterns {', '.join(PATTERNS)}"
+            ) from error
+        return np.asarray(ids, dtype=np.int32)
 
     def decode(self, ids: Sequence[int] | npt.NDArray[np.int32]) -> str:
         """Return the text of some ids, special tokens included."""
