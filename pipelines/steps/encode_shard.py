@@ -13,7 +13,12 @@ from pipelines.steps.conversations import ChatPlan, encode_conversations, load_r
 from pipelines.steps.earlier_tokens import EarlierTokens, interleaved
 from transforms.tokenize.chat import ChatRenderer
 from transforms.tokenize.conversation import Training
-from transforms.tokenize.encoder import Encoded, load_encoder, with_special_tokens
+from transforms.tokenize.encoder import (
+    Encoded,
+    SpecialTokenError,
+    load_encoder,
+    with_special_tokens,
+)
 from transforms.tokenize.fim import FimTokens, fim_tokens, rearrange
 from transforms.tokenize.runs import LOSS_SPANS_TYPE, Run, encode_runs
 from transforms.tokenize.settings import TokenizerSettings
@@ -77,7 +82,7 @@ class ShardEncoder:
         if self.chat is not None:
             source = pq.read_table(path, columns=["source"], use_threads=False)["source"]
             training = self.chat.sources.get(source[0].as_py()) if len(source) else None
-        return OpenShard(self, training, known, spans)
+        return OpenShard(self, training, path, known, spans)
 
 
 class OpenShard:
@@ -87,10 +92,12 @@ class OpenShard:
         self,
         by: ShardEncoder,
         training: Training | None,
+        path: str,
         known: str | None,
         spans: pa.Table | None,
     ) -> None:
         self._by = by
+        self._path = path
         self._training = training
         self._spans = spans
         has_loss = spans is not None and bool(pc.any(pc.equal(spans["action"], "loss")).as_py())
@@ -135,7 +142,7 @@ class OpenShard:
         in_runs = np.zeros(len(uids), np.bool_)
         in_runs[list(spanned.loss)] = True
         missing = (reused < 0) & ~in_runs
-        fresh = self._by.encoder.encode(spanned.text.filter(pa.array(missing)))
+        fresh = self._encoded(spanned.text.filter(pa.array(missing)), uids[missing])
         fresh = self._rearranged(fresh, uids[missing], kept["domain"].filter(pa.array(missing)))
         parts = [
             (missing, with_special_tokens(fresh, self._by.bos, self._by.eos)),
@@ -151,6 +158,15 @@ class OpenShard:
             place = np.where(in_runs, np.cumsum(in_runs), 0)
             spans = pa.concat_arrays([pa.nulls(1, LOSS_SPANS_TYPE), found]).take(pa.array(place))
         return interleaved(parts), spans
+
+    def _encoded(self, text: pa.Array, uids: npt.NDArray[np.int64]) -> Encoded:
+        try:
+            return self._by.encoder.encode(text)
+        except SpecialTokenError as error:
+            names = pq.read_table(self._path, columns=["doc_uid", "source", "id"])
+            row = pc.index(names["doc_uid"], int(uids[error.row])).as_py()
+            name = f"{names['id'][row].as_py()!r} of source {names['source'][row].as_py()!r}"
+            raise SpecialTokenError(error.row, error.token, name) from error
 
     def _runs(self, text: str, loss: list[LossSpan]) -> list[Run]:
         """Return a document's runs, bos and eos among them; an end that is trained trains its eos."""

@@ -24,9 +24,9 @@ class SpecialTokenError(RecordError):
         token: text of the special token.
     """
 
-    def __init__(self, row: int, token: str) -> None:
+    def __init__(self, row: int, token: str, document: str | None = None) -> None:
         super().__init__(
-            f"document {row} holds the text of the special token {token!r}; remove it, or set "
+            f"document {document or row} holds the text of the special token {token!r}; remove it, or set "
             "tokenizer.special_tokens = 'text' to encode it as ordinary text"
         )
         self.row = row
