@@ -54,6 +54,7 @@ def raise_recorded(store: Workdir, cause: BaseException) -> None:
         ("pipelines.artifacts", "StorageError"): StorageError
     }
     known["transforms.record", "RecordError"] = RecordError
+    known["transforms.tokenize.encoder", "SpecialTokenError"] = RecordError
     if (failure["module"], failure["type"]) == ("packing.format", "ShardError"):
         known["packing.format", "ShardError"] = importlib.import_module("packing.format").ShardError
     kind = known.get((failure["module"], failure["type"]))
