@@ -9,10 +9,10 @@ the second one.
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from transforms.kernel import kernel
 from transforms.tokenize.merges import pair_table
 from transforms.tokenize.span_cache import CacheArrays
 from transforms.tokenize.span_loop import (
@@ -40,7 +40,7 @@ CUT_POINTS = 0x30000
 """Code points beyond always join."""
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def encode_by_splits(
     splitter: Splitter,
     vocabulary: Vocabulary,

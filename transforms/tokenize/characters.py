@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from numba.extending import intrinsic
 
+from transforms.kernel import kernel
+
 SPACE = 0x20
 SPACE_SYMBOL = 0x2581
 """sentencepiece's sign for the space; in text it means a space as well."""
@@ -14,7 +16,7 @@ SPACE_SYMBOL = 0x2581
 Bytes = npt.NDArray[np.uint8]
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def read_character(data: Bytes, place: int) -> tuple[int, int]:
     """Return the code point at ``place`` of valid UTF-8, and the place after it."""
     first = int(np.int64(data[place]))

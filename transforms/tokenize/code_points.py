@@ -10,10 +10,10 @@ import threading
 import unicodedata
 from collections.abc import Callable, Sequence
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from transforms.kernel import kernel
 from transforms.tokenize.characters import load_word, read_character
 from transforms.tokenize.splits import LETTER, LOWER, NUMBER, OTHER, SPACE, UPPER
 from transforms.tokenize.vocabulary import CODE_POINTS
@@ -136,7 +136,7 @@ class CodePoints:
         return self._agreement([probe(chr(point)) for point in points.tolist()])
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def combined_state(state: Bytes, data: Bytes, offsets: Int64s, found: Bytes) -> None:
     """Combine the state bits of each document's characters outside ASCII.
 
@@ -164,7 +164,7 @@ def combined_state(state: Bytes, data: Bytes, offsets: Int64s, found: Bytes) -> 
         found[document, 1] = np.uint8(lacking & 0xFF)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def mark_code_points(data: Bytes, offsets: Int64s, documents: Int64s, seen: Bytes) -> None:
     """Set ``seen`` (uint8 [0x110000]) at each code point of some documents."""
     for document in documents:

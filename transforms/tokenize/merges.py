@@ -12,9 +12,10 @@ does not depend on the rest as long as no merge crosses the part's ends, so:
   in one token (:mod:`transforms.tokenize.long_spans`).
 """
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from transforms.kernel import kernel
 
 NO_MERGE = (1 << 62) - 1
 """Value of a pair that is never merged; higher than every other value."""
@@ -44,7 +45,7 @@ def pair_table(left: Int64s, right: Int64s, rank: Int64s, merged: Int64s) -> Int
     return table
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def slot_of(key: int, slots: int) -> int:
     """Return the first slot to look for a key (Fibonacci hashing; slots is a power of two)."""
     mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
@@ -52,7 +53,7 @@ def slot_of(key: int, slots: int) -> int:
     return int(np.int64(mixed & np.uint64(slots - 1)))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _fill_pairs(table: Int64s, keys: Int64s, values: Int64s) -> None:
     slots = len(table)
     for i in range(len(keys)):
@@ -63,7 +64,7 @@ def _fill_pairs(table: Int64s, keys: Int64s, values: Int64s) -> None:
         table[slot, 1] = values[i]
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def find_pair(table: Int64s, left: int, right: int) -> int:
     """Return ``rank << 32 | merged`` of a pair, NO_MERGE where it never merges.
 
@@ -71,7 +72,7 @@ def find_pair(table: Int64s, left: int, right: int) -> int:
     """
     if left < 0 or right < 0:
         return NO_MERGE
-    key = np.int64(left) << 32 | np.int64(right)
+    key = int(np.int64(left) << 32 | np.int64(right))
     slots = len(table)
     slot = slot_of(key, slots)
     while True:
@@ -83,7 +84,7 @@ def find_pair(table: Int64s, left: int, right: int) -> int:
         slot = (slot + 1) & (slots - 1)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def merge_short(table: Int64s, symbols: Int32s, starts: Int64s, values: Int64s, count: int) -> int:
     """Merge a few symbols in place.
 
@@ -120,7 +121,7 @@ def merge_short(table: Int64s, symbols: Int32s, starts: Int64s, values: Int64s, 
             values[place] = find_pair(table, symbols[place], symbols[place + 1])
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def merge_long(table: Int64s, symbols: Int32s, starts: Int64s, values: Int64s, count: int) -> int:
     """Merge many symbols in place with a heap, in O(count log count); as :func:`merge_short`."""
     before = np.empty(count, dtype=np.int32)
@@ -169,7 +170,7 @@ def merge_long(table: Int64s, symbols: Int32s, starts: Int64s, values: Int64s, c
     return kept
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _push(heap: Int64s, size: int, entry: int) -> int:
     """Add an entry to a binary heap; return its new size."""
     place = size
@@ -183,7 +184,7 @@ def _push(heap: Int64s, size: int, entry: int) -> int:
     return size + 1
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _pop(heap: Int64s, size: int) -> int:
     """Remove the least entry of a binary heap; return its new size."""
     size -= 1
@@ -203,7 +204,7 @@ def _pop(heap: Int64s, size: int) -> int:
     return size
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def last_merges(table: Int64s, offsets: Int64s, symbols: Int32s, tokens: Int32s) -> Int64s:
     """Merge each token's own text, and return the pair that is merged last.
 

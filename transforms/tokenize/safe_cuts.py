@@ -9,10 +9,10 @@ pairs of characters are.
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from transforms.kernel import inlined_kernel, kernel
 from transforms.tokenize.characters import SPACE, SPACE_SYMBOL, read_character
 from transforms.tokenize.merges import slot_of
 from transforms.tokenize.span_cache import CacheArrays
@@ -43,7 +43,7 @@ class Joins(NamedTuple):
     others: Int64s
 
 
-@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@inlined_kernel
 def _joins(others: Int64s, first: int, second: int) -> bool:
     """Whether a pair of code points is in the hash set."""
     key = first << 21 | second
@@ -54,7 +54,7 @@ def _joins(others: Int64s, first: int, second: int) -> bool:
     return bool(others[slot] == key)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def find_cuts(joins: Joins, data: Bytes, place: int, stop: int, ends: Int64s) -> int:
     """Find the next safe cuts.
 
@@ -100,7 +100,7 @@ def find_cuts(joins: Joins, data: Bytes, place: int, stop: int, ends: Int64s) ->
     return count + 1
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def encode_by_cuts(
     joins: Joins,
     vocabulary: Vocabulary,

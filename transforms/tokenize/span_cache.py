@@ -7,10 +7,10 @@ A full cache takes nothing more and evicts nothing, so that ids and speed stay p
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from transforms.kernel import inlined_kernel, kernel
 from transforms.tokenize.characters import load_word
 
 MAX_SPAN_BYTES = 64
@@ -110,7 +110,7 @@ def _empty(slots: int) -> CacheArrays:
     )
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def hash_words(low: np.uint64, high: np.uint64) -> np.uint64:
     """Mix two words to 64 bits (multiply and fold, as in wyhash)."""
     mixed = (low ^ np.uint64(0xA0761D6478BD642F)) * np.uint64(0x9E3779B97F4A7C15)
@@ -119,7 +119,7 @@ def hash_words(low: np.uint64, high: np.uint64) -> np.uint64:
     return mixed ^ (mixed >> np.uint64(29))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def word_at(data: Bytes, place: int, stop: int) -> np.uint64:
     """Return the bytes from ``place`` to ``stop``, at most 8, as a little-endian word."""
     size = min(stop - place, 8)
@@ -131,7 +131,7 @@ def word_at(data: Bytes, place: int, stop: int) -> np.uint64:
     return word
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def span_key(data: Bytes, start: int, stop: int) -> tuple[np.uint64, np.uint64]:
     """Return the two words that a span of at most MAX_SPAN_BYTES is looked up by.
 
@@ -147,7 +147,7 @@ def span_key(data: Bytes, start: int, stop: int) -> tuple[np.uint64, np.uint64]:
     return low, np.uint64(0)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _same_bytes(kept: Bytes, place: int, data: Bytes, start: int, length: int) -> bool:
     """Whether the kept bytes at ``place`` are those of the span at ``start``."""
     for i in range(0, length, 8):
@@ -156,7 +156,7 @@ def _same_bytes(kept: Bytes, place: int, data: Bytes, start: int, length: int) -
     return True
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def find_span(
     cache: CacheArrays, data: Bytes, start: int, stop: int, low: np.uint64, high: np.uint64
 ) -> int:
@@ -178,13 +178,13 @@ def find_span(
                 if slots[slot, 1] == high:
                     return int(np.int64(slot))
             else:
-                place = np.int64(slots[slot, 1])
+                place = int(np.int64(slots[slot, 1]))
                 if _same_bytes(cache.text, place, data, start, length):
                     return int(np.int64(slot))
         slot = (slot + np.uint64(1)) & mask
 
 
-@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@inlined_kernel
 def find_short_span(slots: UInt64s, data: Bytes, start: int, stop: int) -> np.uint64:
     """Find a span of at most 16 bytes that begins 16 bytes or more before the end of ``data``.
 
@@ -211,7 +211,7 @@ def find_short_span(slots: UInt64s, data: Bytes, start: int, stop: int) -> np.ui
     return np.uint64(slot)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@inlined_kernel
 def copy_ids(slots: UInt64s, ids: Int32s, slot: np.uint64, out: Int32s, place: int) -> int:
     """Write the ids of a slot to ``out[place:]``, and up to two beyond; return the place after."""
     meta = slots[slot, 2]
@@ -229,7 +229,7 @@ def copy_ids(slots: UInt64s, ids: Int32s, slot: np.uint64, out: Int32s, place: i
     return place + count
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def keep_span(
     cache: CacheArrays,
     slot: int,
@@ -281,7 +281,7 @@ def keep_span(
     return True
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _rehash(old: UInt64s, new: UInt64s) -> None:
     """Move all slots to a larger table."""
     mask = np.uint64(len(new) - 1)

@@ -1,9 +1,9 @@
 """The hot loop: spans of text to ids, by the cache where it has them, else by merging."""
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from transforms.kernel import kernel
 from transforms.tokenize.span_cache import (
     HITS,
     LONG,
@@ -33,7 +33,7 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def encode_spans(
     data: Bytes,
     ends: Int64s,
@@ -92,7 +92,7 @@ def encode_spans(
     return not crowded
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _encode_other_span(
     data: Bytes,
     place: int,
@@ -128,7 +128,7 @@ def _encode_other_span(
     return written, kept
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _join_unknown(unknown: int, out: Int32s, begin: int, written: int) -> int:
     """Make one of the unknown ids before and after ``begin``, as the library does."""
     if out[begin] == unknown and out[begin - 1] == unknown:

@@ -1,9 +1,9 @@
 """Encoding one span of text by merging: short ones by search, very long ones in windows."""
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from transforms.kernel import kernel
 from transforms.tokenize.characters import SPACE, SPACE_SYMBOL, read_character
 from transforms.tokenize.merges import SHORT_SYMBOLS, merge_long, merge_short, slot_of
 from transforms.tokenize.vocabulary import (
@@ -22,7 +22,7 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _user_symbol(vocabulary: Vocabulary, data: Bytes, place: int, stop: int) -> tuple[int, int]:
     """Return the longest user-defined symbol of several characters at a place, and its end."""
     found, end = -1, place
@@ -32,7 +32,7 @@ def _user_symbol(vocabulary: Vocabulary, data: Bytes, place: int, stop: int) -> 
         point, place = read_character(data, place)
         if point == SPACE_SYMBOL:
             point = SPACE
-        key = node << 21 | point
+        key = int(node << 21 | point)
         slot = slot_of(key, len(steps))
         while steps[slot, 0] != key and steps[slot, 0] != -1:
             slot = (slot + 1) & (len(steps) - 1)
@@ -44,7 +44,7 @@ def _user_symbol(vocabulary: Vocabulary, data: Bytes, place: int, stop: int) -> 
     return found, end
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def split_symbols(
     vocabulary: Vocabulary, data: Bytes, start: int, stop: int, symbols: Int32s, starts: Int64s
 ) -> int:
@@ -88,7 +88,7 @@ def split_symbols(
     return count
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _write(
     vocabulary: Vocabulary,
     data: Bytes,
@@ -126,7 +126,7 @@ def _write(
     return place
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def encode_span(
     vocabulary: Vocabulary,
     data: Bytes,
@@ -145,7 +145,7 @@ def encode_span(
     return int(_write(vocabulary, data, symbols, starts, count, out, place, place))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def encode_long_span(
     vocabulary: Vocabulary,
     data: Bytes,
@@ -207,7 +207,7 @@ def encode_long_span(
     return int(_write(vocabulary, data, symbols, starts, count, out, floor, place))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _window_end(vocabulary: Vocabulary, data: Bytes, start: int, stop: int, size: int) -> int:
     """Return the end of a window of about ``size`` bytes, between two characters."""
     end = min(stop, start + size)
@@ -216,7 +216,7 @@ def _window_end(vocabulary: Vocabulary, data: Bytes, start: int, stop: int, size
     return end
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _encode_window(
     vocabulary: Vocabulary, data: Bytes, start: int, stop: int
 ) -> tuple[Int32s, Int64s, int]:

@@ -6,10 +6,10 @@ order; the letters in the comments are those of the regular expressions.
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from transforms.kernel import inlined_kernel, kernel
 from transforms.tokenize.characters import read_character
 from transforms.tokenize.merges import slot_of
 from transforms.tokenize.span_cache import MAX_SPAN_BYTES, hash_words, span_key
@@ -52,7 +52,7 @@ class Splitter(NamedTuple):
     whole: Int64s
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _class_at(classes: Bytes, data: Bytes, place: int) -> tuple[int, int]:
     """Return the class of the character at a place, and the place after it."""
     byte = data[place]
@@ -62,7 +62,7 @@ def _class_at(classes: Bytes, data: Bytes, place: int) -> tuple[int, int]:
     return int(np.int64(classes[point])), after
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _run(classes: Bytes, data: Bytes, place: int, stop: int, mask: int) -> int:
     """Return the end of the run of characters whose class is in ``mask``."""
     while place < stop:
@@ -73,7 +73,7 @@ def _run(classes: Bytes, data: Bytes, place: int, stop: int, mask: int) -> int:
     return place
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _contraction(data: Bytes, place: int, stop: int, any_case: bool, long_s: bool) -> int:
     """Return the end of 's 't 'm 'd 're 've 'll at ``place``, or ``place``."""
     if stop - place < 2 or data[place] != _APOSTROPHE:
@@ -94,7 +94,7 @@ def _contraction(data: Bytes, place: int, stop: int, any_case: bool, long_s: boo
     return place
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _white_space(
     classes: Bytes, data: Bytes, place: int, stop: int, newlines: bool, whole_tail: bool
 ) -> int:
@@ -118,7 +118,7 @@ def _white_space(
     return last
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _word(classes: Bytes, data: Bytes, place: int, stop: int) -> tuple[int, int]:
     """Follow UPPER* LOWER+ and UPPER+ LOWER* from ``place``.
 
@@ -140,7 +140,7 @@ def _word(classes: Bytes, data: Bytes, place: int, stop: int) -> tuple[int, int]
     return both_end, place if place > start else -1
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _o200k_word(rules: Int64s, classes: Bytes, data: Bytes, place: int, stop: int) -> int:
     """Return the end of the two word alternatives of o200k, or -1."""
     kind, after = _class_at(classes, data, place)
@@ -161,7 +161,7 @@ def _o200k_word(rules: Int64s, classes: Bytes, data: Bytes, place: int, stop: in
     return int(_contraction(data, end, stop, True, rules[_LONG_S] != 0))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _gpt2_end(classes: Bytes, data: Bytes, place: int, stop: int) -> int:
     """Return the end of the pre-token at ``place`` for the shape of GPT-2."""
     end = _contraction(data, place, stop, False, False)
@@ -177,7 +177,7 @@ def _gpt2_end(classes: Bytes, data: Bytes, place: int, stop: int) -> int:
     return int(_white_space(classes, data, place, stop, False, False))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _cl100k_word(rules: Int64s, classes: Bytes, data: Bytes, place: int, stop: int) -> int:
     """Return the end of the contraction or word alternatives of cl100k, or -1."""
     end = _contraction(data, place, stop, True, rules[_LONG_S] != 0)
@@ -194,7 +194,7 @@ def _cl100k_word(rules: Int64s, classes: Bytes, data: Bytes, place: int, stop: i
     return int(_run(classes, data, after, stop, LETTER))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _number_end(rules: Int64s, classes: Bytes, data: Bytes, place: int, stop: int) -> int:
     r"""Return the end of \p{N}{1,digits}, or ``place``."""
     digits = 0
@@ -207,7 +207,7 @@ def _number_end(rules: Int64s, classes: Bytes, data: Bytes, place: int, stop: in
     return place
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def pre_token_end(rules: Int64s, classes: Bytes, data: Bytes, place: int, stop: int) -> int:
     """Return the end of the pre-token that begins at ``place`` of a text that ends at ``stop``."""
     shape = rules[_SHAPE]
@@ -234,7 +234,7 @@ def pre_token_end(rules: Int64s, classes: Bytes, data: Bytes, place: int, stop: 
     return int(end)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def pre_token_ends(splitter: Splitter, data: Bytes, offsets: Int64s, ends: Int64s) -> int:
     """Write the ends of all pre-tokens of some documents; return their number."""
     count = 0
@@ -248,7 +248,7 @@ def pre_token_ends(splitter: Splitter, data: Bytes, offsets: Int64s, ends: Int64
     return count
 
 
-@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@inlined_kernel
 def _joins(
     joins: Int64s, lefts: Int32s, rights: Int32s, parts: Bytes, first: int, second: int
 ) -> bool:
@@ -266,14 +266,14 @@ def _joins(
     return joined
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def span_hash(data: Bytes, start: int, stop: int) -> int:
     """Return a hash, not negative, of a span of at most MAX_SPAN_BYTES."""
     low, high = span_key(data, start, stop)
     return int(np.int64((hash_words(low, high) + np.uint64(stop - start)) >> np.uint64(1)))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _is_whole(whole: Int64s, data: Bytes, start: int, stop: int) -> bool:
     """Whether the hash of a span is in the set."""
     if stop - start > MAX_SPAN_BYTES:
@@ -285,7 +285,7 @@ def _is_whole(whole: Int64s, data: Bytes, start: int, stop: int) -> bool:
     return bool(whole[slot] == key)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@inlined_kernel
 def _ascii_word_end(data: Bytes, place: int, stop: int, cased: bool) -> int:
     """Return the end of a pre-token of a blank, if any, and ASCII letters alone, else ``place``.
 
@@ -309,7 +309,7 @@ def _ascii_word_end(data: Bytes, place: int, stop: int, cased: bool) -> int:
     return end
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def find_splits(splitter: Splitter, data: Bytes, place: int, stop: int, ends: Int64s) -> int:
     """Find the next spans: pre-tokens, and their parts between two safe cuts.
 
