@@ -38,6 +38,8 @@ Int64s = npt.NDArray[np.int64]
 
 CUT_POINTS = 0x30000
 """Code points beyond always join."""
+MAX_PARTS = 1 << 26
+"""Bytes of CharacterJoins.parts; a vocabulary that needs more is encoded without cuts in words."""
 
 
 @kernel
@@ -118,7 +120,7 @@ def joined_characters(boundaries: Iterable[tuple[bytes, bytes]]) -> CharacterJoi
         boundaries: the bytes of a token (or part of one) left and right of a place.
 
     Returns:
-        The pairs.
+        The pairs; every pair where the table would take more than MAX_PARTS bytes.
     """
     whole: dict[int, int] = {}
     partial: list[tuple[bytes, bytes]] = []
@@ -132,7 +134,11 @@ def joined_characters(boundaries: Iterable[tuple[bytes, bytes]]) -> CharacterJoi
             whole[first << 21 | second] = 0
     lefts, rows = _kinds({left for left, _ in partial}, _points_ending)
     rights, columns = _kinds({right for _, right in partial}, _points_beginning)
-    parts = np.zeros((lefts.max() + 1, rights.max() + 1), dtype=np.uint8)
+    shape = (int(lefts.max()) + 1, int(rights.max()) + 1)
+    if shape[0] * shape[1] > MAX_PARTS:
+        none = np.empty(0, dtype=np.int32)
+        return CharacterJoins(np.full(16, -1), none, none, np.ones((1, 1), dtype=np.uint8))
+    parts = np.zeros(shape, dtype=np.uint8)
     for left, right in partial:
         parts[np.ix_(rows[left], columns[right])] = 1
     joins = np.ascontiguousarray(hash_map(whole)[:, 0])
