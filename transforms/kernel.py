@@ -1,12 +1,14 @@
-"""Compiled kernels, kept on disk until the source of any of them changes.
+"""Compiled kernels, kept on disk until a source that they are compiled from changes.
 
 numba keeps a compiled function until the function's own file changes. It does not look at the files
 of the kernels that the function calls, though their code is compiled into it: after a change there
-it would go on with the old one. So what is kept here bears the hash of all kernels' sources.
+it would go on with the old one. So what is kept here bears the hash of the function's own source and
+of all that it imports from this package.
 """
 
 import functools
 import hashlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,16 +31,31 @@ def inlined_kernel(function: Function) -> Function:
 def _compiled(function: Function, **options: Any) -> Function:
     compiled: Any = numba.njit(cache=True, nogil=True, **options)(function)
     if not numba.config.DISABLE_JIT:
-        compiled._cache._cache_file._source_stamp = sources_stamp()
+        compiled._cache._cache_file._source_stamp = sources_stamp(function.__module__)
     return compiled  # type: ignore[no-any-return]
 
 
 @functools.cache
-def sources_stamp() -> str:
-    """Return the hash of all sources below this folder that hold kernels."""
+def sources_stamp(module: str) -> str:
+    """Return the hash of a module's source and of those it imports from its package, at any depth.
+
+    Args:
+        module: its name; imports are absolute, and stand at the beginning of a line.
+    """
+    package = __name__.partition(".")[0]
+    imports = re.compile(rf"^(?:from|import) ({package}(?:\.\w+)+)", re.MULTILINE)
+    sources: dict[str, bytes] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        file = _FOLDER.joinpath(*name.split(".")[1:]).with_suffix(".py")
+        if name not in sources and file.is_file():
+            sources[name] = file.read_bytes()
+            waiting += imports.findall(sources[name].decode())
     digest = hashlib.sha256()
-    for file in sorted(Path(__file__).parent.rglob("*.py")):
-        source = file.read_bytes()
-        if b"kernel\n" in source:
-            digest.update(source)
+    for name in sorted(sources):
+        digest.update(name.encode() + b"\0" + sources[name])
     return digest.hexdigest()
+
+
+_FOLDER = Path(__file__).parent
