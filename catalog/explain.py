@@ -5,9 +5,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from catalog.documents import documents_sql
 from catalog.lookup import SHOWN, Lookup, Row
 from catalog.selection import DECISIONS
-from catalog.store import open_catalog
+from catalog.store import CatalogError, open_catalog
+from catalog.workdir import read_artifacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,8 @@ class Explanation:
     decisions: list[Decision] = field(default_factory=list)
     """In the order of the stages, up to the one that dropped it."""
     keeper: Row | None = None
-    """The duplicate it lost to (doc_uid, id, source), with kind, jaccard and cluster_size."""
+    """The duplicate it lost to (doc_uid, id, source), with kind, jaccard and cluster_size; one of
+    an earlier run with ``keeper_ingest`` and ``workdir``."""
     lost_to_it: list[Row] = field(default_factory=list)
     """The first of the documents that were removed as duplicates of this one."""
     n_lost_to_it: int = 0
@@ -131,7 +134,32 @@ def _keeper(lookup: Lookup, uid: int) -> Row | None:
         "WHERE x.doc_uid = $uid",
         uid=uid,
     )
+    if rows and rows[0]["keeper_ingest"] is not None:
+        rows[0] |= _elsewhere(lookup, rows[0]["keeper_ingest"], rows[0]["doc_uid"])
     return rows[0] if rows else None
+
+
+def _elsewhere(lookup: Lookup, ingest: str, uid: int) -> Row:
+    """Return id, source and work directory of a document of an earlier run, as far as they are there.
+
+    ``id`` stays out where the work directory is gone, was moved, or holds that artifact no more.
+    """
+    homes = lookup.rows(
+        "SELECT workdir FROM against WHERE run_id = $run AND ingest = $ingest",
+        run=lookup.run_id,
+        ingest=ingest,
+    )
+    if not homes:
+        return {}
+    home: str = homes[0]["workdir"]
+    try:
+        artifact = read_artifacts(Path(home)).get(ingest)
+        documents = None if artifact is None else documents_sql({"ingest": artifact})
+        sql = f"SELECT id, source FROM ({documents}) WHERE doc_uid = $uid"
+        found = lookup.rows(sql, uid=uid) if documents is not None else []
+    except CatalogError:
+        found = []
+    return {**(found[0] if found else {}), "workdir": home}
 
 
 def _add_losers(lookup: Lookup, told: Explanation, uid: int) -> None:
@@ -189,7 +217,11 @@ def _duplicate(told: Explanation, kind: str, threshold: float) -> Mapping[str, A
         lost = told.lost_by_kind.get(kind, 0)
         word = "equal" if kind == "exact" else "similar"
         return {"detail": f"{lost} {word} documents lost to it" if lost else "unique"}
-    name = "another corpus" if keeper["id"] is None else f"{keeper['source']} {keeper['id']}"
+    name = f"document {keeper['doc_uid']}"
+    if keeper["id"] is not None:
+        name = f"{keeper['source']} {keeper['id']}"
+    if keeper["keeper_ingest"] is not None:
+        name += f" of {keeper.get('workdir', 'another work directory')}"
     return {
         "measure": "jaccard",
         "score": keeper["jaccard"],

@@ -95,6 +95,7 @@ def _build(
         connection.execute(_SCHEMA.read_text(encoding="utf-8"))
         _insert(connection, "runs", [_run_row(run, run.run_id in available) for run in runs])
         _insert(connection, "stages", [row for run in runs for row in _stage_rows(run, workdir)])
+        _insert(connection, "against", [row for run in runs for row in _against_rows(run)])
         _insert(connection, "artifacts", [_artifact_row(a) for a in artifacts.values()])
         newest: Artifacts = available[list(available)[-1]] if available else {}
         _create_views(connection, "main", newest, logs)
@@ -171,6 +172,11 @@ def _stage_rows(run: Run, workdir: Path) -> Iterator[dict[str, Any]]:
             "position": position,
             "path": None if path is None else str(workdir / path),
         }
+
+
+def _against_rows(run: Run) -> Iterator[dict[str, Any]]:
+    for row in run.record.get("against") or ():
+        yield {**row, "run_id": run.run_id}
 
 
 def _artifact_row(artifact: Artifact) -> dict[str, Any]:

@@ -46,3 +46,10 @@ CREATE TABLE artifacts (
     rows BIGINT,
     path VARCHAR             -- folder
 );
+CREATE TABLE against (
+    run_id VARCHAR,
+    ingest VARCHAR,          -- fingerprint of its ingest artifact: keeper_ingest of duplicates
+    workdir VARCHAR,         -- work directory that was compared with
+    earlier_run VARCHAR,     -- its newest good run at that time
+    documents BIGINT         -- how many it had accepted
+);

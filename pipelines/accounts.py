@@ -7,6 +7,7 @@ from typing import Any
 from pipelines.artifacts import Manifest, Workdir
 from pipelines.failures import EngineError
 from pipelines.stages import Planned
+from pipelines.steps.earlier import REMOVED_AGAINST
 from transforms.tokenize.chat import NOT_PREFIX_STABLE, TEMPLATE_FAILED
 from transforms.tokenize.conversation import NO_TRAINED_TOKEN
 
@@ -48,6 +49,10 @@ class RunSummary:
     peak_rss_bytes: int = 0
     dataset: str | None = None
     catalog: str | None = None
+    against: list[dict[str, Any]] = field(default_factory=list)
+    """Earlier runs that were compared with: workdir, earlier_run, ingest, documents."""
+    removed_against: int = 0
+    """Documents that were removed as duplicates of theirs."""
     warnings: list[str] = field(default_factory=list)
     stages: list[dict[str, Any]] = field(default_factory=list)
 
@@ -122,6 +127,7 @@ def _flow(summary: RunSummary, stage: str, manifest: Manifest, rows_in: int) -> 
         if counters.get("repeated ids"):
             summary.warnings.append(f"{counters['repeated ids']} documents had a repeated id")
         return summary.lines, summary.ingested - sum(dropped.values())
+    summary.removed_against += counters.get(REMOVED_AGAINST, 0)
     if stage == "dedupe.near" and counters.get("pairs left out"):
         summary.warnings.append(
             f"{counters['pairs left out']:,} pairs within very large groups of similar documents "

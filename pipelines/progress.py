@@ -189,6 +189,8 @@ def _accounts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     dropped = sorted(summary["dropped"].items(), key=lambda item: (-item[1], item[0]))
     rows += [(f"  dropped: {reason}", f"{count:,}") for reason, count in dropped if count]
+    if summary.get("against"):
+        rows.append(("  of these against earlier runs", f"{summary['removed_against']:,}"))
     rows.append(("kept", f"{summary['kept']:,}"))
     stages = {stage["stage"] for stage in summary["stages"]}
     if "encode" in stages:

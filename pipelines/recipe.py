@@ -50,6 +50,25 @@ class DedupeSettings:
     """Documents with the same normalized text."""
     near: NearSettings | None = None
     """Documents that share most of their n-grams with one that is kept."""
+    against: tuple[str, ...] = ()
+    """Work directories whose newest good run comes first: documents that duplicate one of those it
+    accepted are removed. Relative paths start at the current folder."""
+
+    def __post_init__(self) -> None:
+        """Check the rules across fields.
+
+        Raises:
+            ValueError: `against` without a kind of duplicates, or a folder named twice.
+        """
+        if self.against and self.exact is None and self.near is None:
+            raise ValueError(
+                "against compares through [dedupe.exact] and [dedupe.near], and neither is there; "
+                "add one of them"
+            )
+        folders = [Path(folder).resolve() for folder in self.against]
+        for place, folder in enumerate(folders):
+            if folder in folders[:place]:
+                raise ValueError(f"against names {self.against[place]} twice; remove one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from pipelines.failures import EngineError, raise_recorded
 from pipelines.progress import StageProgress
 from pipelines.recipe import Recipe, RecipeError, resolved
 from pipelines.runners import quiet_beam, runner_options
-from pipelines.stages import Planned, bind, stages_of, tasks_done
+from pipelines.stages import Planned, bind, compared_with, stages_of, tasks_done
 from pipelines.steps.stage import Apply
 from transforms.record import RecordError
 
@@ -66,6 +66,7 @@ def run(
         with _scratch(store):
             planned = bind(stages, recipe.workdir)
             summary = _new_summary(recipe, store, planned)
+            summary.against = [run.to_json() for run in compared_with(stages)]
             try:
                 _execute(recipe, planned, beam_options, progress)
                 costs = costs_by_stage(store)

@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines.against import earlier_runs
 from pipelines.artifacts import Manifest, Workdir
 from pipelines.corpus import Corpus
 from pipelines.recipe import Recipe
 from pipelines.steps.balance import BalanceStage
 from pipelines.steps.conversations import chat_plan
 from pipelines.steps.dedupe import ExactDedupeStage
+from pipelines.steps.earlier import EarlierRun
 from pipelines.steps.encode import EncodeStage
 from pipelines.steps.ingest import IngestStage
 from pipelines.steps.mixture import MixtureStage
@@ -24,16 +26,19 @@ def stages_of(recipe: Recipe) -> list[Stage]:
     Source files are hashed here (their hashes are remembered), so this may take a while.
 
     Raises:
+        RecipeError: a folder of ``dedupe.against`` holds nothing to compare with.
         RecordError: a source names no files, or the tokenizer's file is missing.
+        StorageError: what an earlier run left is damaged.
     """
     shuffle = recipe.runner.shuffle
+    against = earlier_runs(recipe)
     stages: list[Stage] = [
         IngestStage.prepare(recipe.sources, recipe.ingest, recipe.workdir, shuffle)
     ]
     if recipe.dedupe.exact is not None:
-        stages.append(ExactDedupeStage(recipe.dedupe.exact, shuffle))
+        stages.append(ExactDedupeStage(recipe.dedupe.exact, shuffle, against))
     if recipe.dedupe.near is not None:
-        stages.append(NearDedupeStage(recipe.dedupe.near, shuffle))
+        stages.append(NearDedupeStage(recipe.dedupe.near, shuffle, against))
     stages += [
         TokenizerStage(recipe.tokenizer, recipe.seed),
         EncodeStage(recipe.tokenizer, recipe.seed, chat_plan(recipe.sources, recipe.tokenizer)),
@@ -49,6 +54,14 @@ def stages_of(recipe: Recipe) -> list[Stage]:
             BalanceStage(recipe.balance, recipe.seed, shuffle),
         ]
     return stages
+
+
+def compared_with(stages: list[Stage]) -> tuple[EarlierRun, ...]:
+    """Return the earlier runs that the stages of a recipe compare documents with."""
+    for stage in stages:
+        if isinstance(stage, ExactDedupeStage | NearDedupeStage):
+            return stage.against
+    return ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,8 @@ def bucket_pairs(
 
     Args:
         keys: band keys, shape [rows].
-        uids: document of each key, likewise.
+        uids: document of each key, likewise. Those below zero are certain to stay: they come before
+            all others in the keep order and are not paired with each other.
         ranks: the document's place in the keep order, ties broken by ``uids``; likewise.
         sizes: number of its distinct shingles, likewise.
         threshold: Jaccard similarity asked for.
@@ -67,8 +68,11 @@ def bucket_pairs(
     bucket = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     members = number[np.searchsorted(documents, uids[chosen])]
     members = np.sort(bucket << 32 | members) & 0xFFFFFFFF
-    codes, skipped = _distinct(starts, members, sizes[rows][order], threshold)
     documents = documents[order]
+    staying = members < np.count_nonzero(documents < 0)
+    certain = np.concatenate([[0], np.cumsum(staying)])
+    certain = certain[starts[1:]] - certain[starts[:-1]]
+    codes, skipped = _distinct(starts, members, certain, sizes[rows][order], threshold)
     return Pairs(documents[codes >> 32], documents[codes & 0xFFFFFFFF], skipped)
 
 
@@ -87,17 +91,22 @@ def _shared(keys: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _distinct(
-    starts: Int64s, members: Int64s, sizes: npt.NDArray[np.int32], threshold: float
+    starts: Int64s,
+    members: Int64s,
+    certain: Int64s,
+    sizes: npt.NDArray[np.int32],
+    threshold: float,
 ) -> tuple[Int64s, int]:
     """Return the distinct pairs as first << 32 | second, ascending, and the pairs skipped.
 
+    The first ``certain`` members of each bucket are not paired with each other.
     Repeats are taken out whenever the buffer is full, which grows with the distinct pairs alone.
     """
     most = np.array([leaders(int(n)) for n in np.diff(starts)], np.int64)
     buffer = np.empty(1 << 18, np.int64)
     used, state = 0, np.zeros(3, np.int64)
     while state[0] < len(most):
-        used = _fill(starts, members, sizes, threshold, most, state, buffer, used)
+        used = _fill(starts, members, certain, sizes, threshold, most, state, buffer, used)
         found = distinct(buffer[:used])
         used = len(found)
         if 2 * used > len(buffer):
@@ -118,6 +127,7 @@ def distinct(values: Int64s) -> Int64s:
 def _fill(
     starts: Int64s,
     members: Int64s,
+    certain: Int64s,
     sizes: npt.NDArray[np.int32],
     threshold: float,
     most: Int64s,
@@ -132,7 +142,7 @@ def _fill(
     while state[0] < len(most):
         bucket = state[0]
         start, end = starts[bucket], starts[bucket + 1]
-        member = start + max(state[1], 1)
+        member = start + max(state[1], certain[bucket], 1)
         while member < end:
             until = min(member, start + most[bucket])
             if used + until - start > len(out):

@@ -143,6 +143,8 @@ def explain(
         _say_not_found(told, where)
         raise typer.Exit(2)
     if told.keeper and told.keeper["id"] is not None:
+        if "workdir" in told.keeper:
+            where = ["--workdir", told.keeper["workdir"]]
         say_next(["explain", str(told.keeper["doc_uid"]), *where])
     elif told.placements:
         row = str(told.placements[0]["row_id"])
@@ -171,8 +173,10 @@ def _print_explanation(told: "Explanation") -> None:
         print_table(list(decisions[0]), decisions)
     if told.keeper:
         keeper = told.keeper
+        source = f" of {keeper['source']}" if keeper["source"] else ""
+        elsewhere = f" in {keeper['workdir']}" if "workdir" in keeper else ""
         typer.echo(
-            f"\nlost to {keeper['id'] or keeper['doc_uid']} of {keeper['source']} "
+            f"\nlost to {keeper['id'] or keeper['doc_uid']}{source}{elsewhere} "
             f"({keeper['kind']}, cluster of {keeper['cluster_size']})"
         )
     for title, rows in (

@@ -13,25 +13,24 @@ documents that have a candidate; all else works on narrow columns:
 import itertools
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 
-from pipelines.artifacts import FileEntry, Receipt, Workdir, fingerprint
+from pipelines.artifacts import FileEntry, Receipt, fingerprint
 from pipelines.barrier import Barrier
 from pipelines.corpus import Corpus
 from pipelines.runners import ShuffleKind
 from pipelines.shuffle import Shuffle
-from pipelines.steps.columns import partitions_for, row_groups, split, uid_partition, write_table
+from pipelines.steps.columns import split, uid_partition, write_table
+from pipelines.steps.earlier import REMOVED_AGAINST, EarlierRun, identities, note
 from pipelines.steps.near_keep import removed_rows
 from pipelines.steps.near_pairs import (
     PAIRS,
-    ROWS_PER_TABLE,
     Written,
     by_band,
     by_first,
@@ -40,6 +39,14 @@ from pipelines.steps.near_pairs import (
     pair,
     unique,
 )
+from pipelines.steps.near_search import (
+    Search,
+    earlier_files,
+    gone_by_file,
+    numbers_by_file,
+    shared_facts,
+    with_named_keepers,
+)
 from pipelines.steps.near_sets import (
     read_scratch,
     set_files,
@@ -47,34 +54,15 @@ from pipelines.steps.near_sets import (
     write_scratch,
     write_sets,
 )
-from pipelines.steps.near_signatures import sign_file, source_rank
-from pipelines.steps.removed import Uids, by_file, id_overlay, removed_uids
+from pipelines.steps.near_signatures import STAGE, sign_file, signed_groups, signing, source_rank
+from pipelines.steps.removed import Uids
 from pipelines.steps.stage import Apply, Stage, settings_json
 from pipelines.tasks import Clock, ListTasks, Phase, Result, Task, Work, dealt, record_cost
-from transforms.candidates import distinct
 from transforms.minhash import NearSettings, collision_probability
 from transforms.record import ROW_BITS
 
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """A corpus on its way through the phases."""
-
-    corpus: Corpus
-    receipts: tuple[Receipt, ...]
-    """Of the signatures, in the order of the ingest files."""
-    equal: tuple[str, ...] = ()
-    """Scratch tables: documents whose set an earlier one has, and that one."""
-    pairs: tuple[str, ...] = ()
-    """Scratch tables: candidate pairs."""
-    sets: str = ""
-    """Scratch table: where the sets of candidates are."""
-    counters: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def store(self) -> Workdir:
-        """The work directory."""
-        return self.corpus.store
+EARLIER_TEXTS = "earlier texts read"
+"""Counter: documents of earlier runs whose text was read, as they had a candidate."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +71,16 @@ class NearDedupeStage(Stage):
 
     settings: NearSettings = field(default_factory=NearSettings)
     shuffle: ShuffleKind = "files"
+    against: tuple[EarlierRun, ...] = ()
+    """Runs whose documents come first in the keep order, and stay."""
 
-    name: ClassVar[str] = "dedupe.near"
+    name: ClassVar[str] = STAGE
     parents: ClassVar[tuple[str, ...]] = ("ingest", "dedupe.exact")
 
     def config(self) -> dict[str, Any]:
         """Return the settings that the result depends on; what a letter is depends on Unicode."""
-        return {**settings_json(self.settings), "unicode": unicodedata.unidata_version}
+        unicode = {"unicode": unicodedata.unidata_version}
+        return {**settings_json(self.settings), **unicode, **identities(self.against)}
 
     def note(self, corpus: Corpus) -> str:
         """Return the S-curve at the threshold and below it."""
@@ -98,7 +89,8 @@ class NearDedupeStage(Stage):
             f"{collision_probability(jaccard, s.bands, s.rows):.4%} of the pairs at {jaccard:.2g}"
             for jaccard in (s.threshold, 0.75 * s.threshold, 0.5 * s.threshold)
         ]
-        return f"{s.bands} bands of {s.rows} hashes compare " + ", ".join(shares)
+        compared = f"{s.bands} bands of {s.rows} hashes compare " + ", ".join(shares)
+        return "; ".join(filter(None, (compared, note(self.against))))
 
     def expand(self, corpora: beam.PCollection) -> beam.PCollection:
         """Apply the stage."""
@@ -145,18 +137,10 @@ class NearDedupeStage(Stage):
     # Signatures, by ingest file.
 
     def _sign_tasks(self, corpus: Corpus) -> list[Task]:
-        # Neither the threshold nor what other stages removed changes a signature.
-        settings = settings_json(self.settings, without=("threshold", "verify"))
         return [
             Task(
-                fingerprint=fingerprint(
-                    stage=self.name,
-                    version=self.version,
-                    settings=settings,
-                    unicode=unicodedata.unidata_version,
-                    # Files without documents have equal bytes.
-                    file=[entry.name[:10], entry.sha256],
-                ),
+                # Neither the threshold nor what other stages removed changes a signature.
+                fingerprint=signing(self.settings, entry),
                 corpus=corpus,
                 stage=self.name,
                 artifact=self.fingerprint(corpus),
@@ -174,96 +158,78 @@ class NearDedupeStage(Stage):
         return Work([entry], counters)
 
     def _signed(self, corpus: Corpus, results: list[Result]) -> Search:
-        return Search(corpus, tuple(result.receipt for result in results))
+        receipts = tuple(result.receipt for result in results)
+        return Search(corpus, receipts, self.fingerprint(corpus))
 
-    def _signature_files(self, search: Search) -> Iterator[tuple[str, FileEntry, str]]:
-        """Yield the name of each ingest file, the entry of its signatures and their path."""
-        entries = search.corpus.manifest("ingest").entries()
-        folder = search.store.folder(self.name, self.fingerprint(search.corpus))
-        for entry, receipt in zip(entries, search.receipts, strict=True):
-            yield entry.name, receipt.files[0], str(folder / receipt.files[0].name)
+    def _narrow_tasks(self, search: Search, phase: str, more: Iterable[Uids]) -> list[Task]:
+        """Return a task for each signed file, with its documents that are gone."""
+        shared = shared_facts(search, self.against, self.settings)
+        own = search.own_files()
+        files = list(zip(own, gone_by_file(search.corpus, own, more), strict=True))
+        earlier = earlier_files(self.against, self.settings)
+        for origin, run in enumerate(self.against):
+            of_run = [file for file in earlier if file.origin == origin]
+            files += zip(of_run, gone_by_file(run.corpus, of_run), strict=True)
+        return [
+            self._task(
+                search,
+                key=f"{phase} {file.key}",
+                payload=(file, gone),
+                shared=shared,
+                weight=file.rows,
+            )
+            for file, gone in files
+        ]
 
     # Documents with equal sets.
 
     def _equal_tasks(self, search: Search) -> list[Task]:
-        removed = by_file(search.corpus, removed_uids(search.corpus))
-        ingest = search.corpus.folder("ingest")
-        shared = self._shared(search)
-        return [
-            self._task(
-                search,
-                key=f"equal {entry.sha256}",
-                payload=(path, str(ingest / name), removed.get(name)),
-                shared=shared,
-                weight=entry.rows,
-            )
-            for name, entry, path in self._signature_files(search)
-        ]
-
-    def _shared(self, search: Search) -> dict[str, Any]:
-        rows = sum(receipt.counters["signed"] for receipt in search.receipts)
-        return {
-            "sources": list(search.corpus.manifest("ingest").config["sources"]),
-            "partitions": partitions_for(rows),
-            "threshold": self.settings.threshold,
-            "bands": partitions_for(rows * self.settings.bands, rows_each=ROWS_PER_TABLE),
-        }
+        return self._narrow_tasks(search, "equal", ())
 
     def _with_equal(self, search: Search, results: list[Written]) -> Search:
-        counters = _summed(search.counters, results)
-        return replace(search, equal=tuple(r.path for r in results), counters=counters)
+        return replace(
+            search, equal=tuple(r.path for r in results), counters=search.counted(results)
+        )
 
     # Candidate pairs.
 
     def _band_tasks(self, search: Search) -> list[Task]:
         equal = (read_scratch(path)["doc_uid"].to_numpy() for path in search.equal)
-        gone = by_file(search.corpus, itertools.chain(removed_uids(search.corpus), equal))
-        shared = self._shared(search)
-        return [
-            self._task(
-                search,
-                key=f"bands {entry.sha256}",
-                payload=(path, gone.get(name)),
-                shared=shared,
-                weight=entry.rows,
-            )
-            for name, entry, path in self._signature_files(search)
-        ]
+        return self._narrow_tasks(search, "bands", equal)
 
     def _with_pairs(self, search: Search, results: list[Written]) -> Search:
         paths = tuple(r.path for r in results if r.order >= PAIRS)
-        return replace(search, pairs=paths, counters=_summed(search.counters, results))
+        return replace(search, pairs=paths, counters=search.counted(results))
 
     # Sets of the candidates, and the comparison.
 
     def _set_tasks(self, search: Search) -> list[Task]:
-        wanted = by_file(search.corpus, (_documents_of(path) for path in search.pairs))
-        ingest = search.corpus.folder("ingest")
-        sources = self._shared(search)["sources"]
+        files = [*search.own_files(), *earlier_files(self.against, self.settings)]
+        ranks = shared_facts(search, self.against, self.settings)["ranks"]
         return [
             self._task(
                 search,
-                key=f"sets {entry.sha256}",
-                payload=(path, str(ingest / name), wanted[name]),
-                shared=sources,
-                weight=len(wanted[name]),
+                key=f"sets {file.key}",
+                payload=(file, wanted),
+                shared=ranks,
+                weight=len(wanted),
             )
-            for name, entry, path in self._signature_files(search)
-            if name in wanted
+            for file, wanted in numbers_by_file(search, files)
         ]
 
     def _write_sets(self, task: Task) -> Work:
-        signed, path, wanted = task.payload
-        rank = source_rank(next(row_groups(Path(signed), ["source"])), task.shared)
-        overlay = id_overlay(task.corpus, Path(path))
-        sets = write_sets(task.store, Path(path), wanted, overlay, rank, self.settings.ngram)
-        return Work(value=sets)
+        file, wanted = task.payload
+        [signed, *_] = itertools.islice(signed_groups(file), 1)
+        rank = source_rank(signed, task.shared[file.origin])
+        sets = write_sets(task.store, file, wanted, rank, self.settings.ngram)
+        return Work(value=sets, counters={EARLIER_TEXTS: len(wanted)} if file.earlier else {})
 
     def _with_sets(self, search: Search, results: list[Result]) -> Search:
         files = [result.value for result in results]
         table = {"index": [f.index for f in files], "values": [f.values for f in files]}
         strings = pa.table({name: pa.array(paths, pa.string()) for name, paths in table.items()})
-        return replace(search, sets=write_scratch(search.store, strings))
+        counters = search.counted(r.receipt for r in results)
+        return replace(search, sets=write_scratch(search.store, strings), counters=counters)
 
     def _verify_tasks(self, search: Search) -> list[Task]:
         rows = [len(read_scratch(path)) for path in search.pairs]
@@ -283,17 +249,18 @@ class NearDedupeStage(Stage):
         clock = Clock()
         edges = [result.value for result in results]
         table = removed_rows(edges, search.equal, set_files(search.sets))
-        folder = search.store.folder(self.name, self.fingerprint(search.corpus))
-        partitions = self._shared(search)["partitions"]
+        earlier = earlier_files(self.against, self.settings)
+        table = with_named_keepers(table, self.against, earlier)
+        folder = search.store.folder(self.name, search.artifact)
+        partitions = shared_facts(search, self.against, self.settings)["partitions"]
         ranges = uid_partition(table["doc_uid"].to_numpy() >> ROW_BITS, partitions)
         files = [
             write_table(folder / f"duplicates-{number:05d}.parquet", part)
             for number, part in split(table, ranges, partitions)
         ]
-        counters = Counter(dict(search.counters))
-        for result in results:
-            counters.update(result.receipt.counters)
+        counters = Counter(dict(search.counted(result.receipt for result in results)))
         counters["dropped"] = len(table)
+        counters[REMOVED_AGAINST] = len(table) - table["keeper_ingest"].null_count
         record_cost(folder, clock)
         return self.commit(
             search.corpus,
@@ -303,25 +270,20 @@ class NearDedupeStage(Stage):
         )
 
 
-def _documents_of(path: str) -> Uids:
-    """Return the documents of a table of pairs, ascending."""
-    table = read_scratch(path)
-    return distinct(np.concatenate([table["first"].to_numpy(), table["second"].to_numpy()]))
-
-
-def _summed(
-    counters: tuple[tuple[str, int], ...], results: Iterable[Written]
-) -> tuple[tuple[str, int], ...]:
-    total = Counter(dict(counters))
-    for result in results:
-        total.update(dict(result.counters))
-    return tuple(total.items())
-
-
 class NearDedupe(Apply):
-    """Remove documents that share most of their n-grams with a kept one: Corpus -> Corpus."""
+    """Remove documents that share most of their n-grams with a kept one: Corpus -> Corpus.
+
+    Args:
+        settings: the table ``[dedupe.near]``.
+        shuffle: ``files`` or ``runner``.
+        against: runs whose documents come first and stay; see :func:`pipelines.against.newest_run`.
+    """
 
     def __init__(
-        self, settings: NearSettings | None = None, *, shuffle: ShuffleKind = "files"
+        self,
+        settings: NearSettings | None = None,
+        *,
+        shuffle: ShuffleKind = "files",
+        against: Sequence[EarlierRun] = (),
     ) -> None:
-        super().__init__(NearDedupeStage(settings or NearSettings(), shuffle))
+        super().__init__(NearDedupeStage(settings or NearSettings(), shuffle, tuple(against)))

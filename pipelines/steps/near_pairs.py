@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 
 from pipelines.artifacts import Workdir
 from pipelines.shuffle import Partition, Partitioned
-from pipelines.steps.columns import row_groups, split
+from pipelines.steps.columns import split
 from pipelines.steps.dedupe import split_by_hash
+from pipelines.steps.earlier import accepted, reading
 from pipelines.steps.near_sets import pair_table, read_scratch, write_scratch
-from pipelines.steps.near_signatures import bands_of, comparable, source_rank
+from pipelines.steps.near_signatures import bands_of, comparable, signed_groups, source_rank
 from pipelines.steps.removed import id_overlay
 from pipelines.tasks import Clock, Task, record_cost
 from transforms.candidates import bucket_pairs, distinct
@@ -56,26 +57,31 @@ class Written:
 
 def by_set(task: Task) -> Partitioned:
     """Send each comparable document to the partition of its set's hash, with its place in the order."""
-    path, ingest, removed = task.payload
+    file, removed = task.payload
     names = ["doc_uid", "source", "n_chars", "n_shingles", "set_hash"]
-    signed = pq.read_table(path, columns=names, use_threads=False)
-    ids = pq.read_table(ingest, columns=["doc_uid", "id", "reason"], use_threads=False)
+    with reading(file.corpus):
+        signed = pq.read_table(file.signatures, columns=names, use_threads=False)
+        columns = ["doc_uid", "id", "reason"]
+        ids = pq.read_table(file.ingest, columns=columns, use_threads=False)
+        overlay = id_overlay(file.corpus, Path(file.ingest))
     ids = ids.filter(pc.is_null(ids["reason"]))
+    numbers = pa.array(file.numbers(signed["doc_uid"].to_numpy()), pa.int64())
     # Signatures are those of the file's documents, in its order.
-    table = signed.append_column("id", ids["id"]).filter(comparable(signed, removed))
-    table = apply_ids(table.combine_chunks(), id_overlay(task.corpus, Path(ingest)))
+    table = signed.append_column("id", ids["id"]).append_column("number", numbers)
+    table = apply_ids(table.filter(comparable(signed, removed)).combine_chunks(), overlay)
     if len(table):
-        rank = pa.scalar(source_rank(table, task.shared["sources"]), pa.int32())
-        table = table.select(["set_hash", "doc_uid", "n_chars", "id"])
+        rank = source_rank(table, task.shared["ranks"][file.origin])
+        table = table.select(["set_hash", "number", "n_chars", "id"])
         table = table.rename_columns(["exact_hash", "doc_uid", "n_chars", "id"])
-        table = table.append_column("source_rank", pa.repeat(rank, len(table)))
+        ranks = pa.repeat(pa.scalar(rank, pa.int32()), len(table))
+        table = table.append_column("source_rank", ranks)
         yield from split_by_hash(table, task.shared["partitions"])
 
 
 def find_equal(partition: Partition) -> Written:
-    """Find the documents whose set an earlier one in keep order has."""
+    """Find the documents whose set an earlier one in keep order has; new documents alone."""
     clock = Clock()
-    table = exact_duplicates(pa.concat_tables(partition.tables()))
+    table = accepted(exact_duplicates(pa.concat_tables(partition.tables())))
     table = table.select(["doc_uid", "keeper_uid"])
     path = write_scratch(partition.store, table)
     record_cost(partition.folder, clock)
@@ -84,16 +90,20 @@ def find_equal(partition: Partition) -> Written:
 
 def by_band(task: Task) -> Partitioned:
     """Send each band key, with its document, to the key's partition."""
-    path, gone = task.payload
+    file, gone = task.payload
     partitions = task.shared["bands"]
-    for group in row_groups(Path(path), None):
-        group = group.filter(comparable(group, gone)).combine_chunks()
+    at = 0
+    for group in signed_groups(file):
+        numbers = file.numbers(group["doc_uid"].to_numpy(), at)
+        at += len(group)
+        mask = comparable(group, gone)
+        group, numbers = group.filter(mask).combine_chunks(), numbers[mask.to_numpy(False)]
         if not len(group):
             continue
-        rank = source_rank(group, task.shared["sources"])
+        rank = source_rank(group, task.shared["ranks"][file.origin])
         ranks = (rank << 40) + ((1 << 40) - 1 - group["n_chars"].to_numpy())
         keys = bands_of(group)
-        columns = (group["doc_uid"].to_numpy(), ranks, group["n_shingles"].to_numpy())
+        columns = (numbers, ranks, group["n_shingles"].to_numpy())
         bands = keys.shape[1]
         step = max(1, ROWS_PER_TABLE // bands)
         for start in range(0, len(group), step):
@@ -109,6 +119,8 @@ def pair(partition: Partition) -> Written:
     clock = Clock()
     table = pa.concat_tables(partition.tables())
     keys, uids, ranks, sizes = (table[n].to_numpy() for n in ("key", "uid", "rank", "size"))
+    rows = _with_new(keys, uids)
+    keys, uids, ranks, sizes = keys[rows], uids[rows], ranks[rows], sizes[rows]
     found = bucket_pairs(keys, uids, ranks, sizes, partition.shared["threshold"])
     path = write_scratch(partition.store, pair_table(found.first, found.second))
     record_cost(partition.folder, clock)
@@ -135,6 +147,21 @@ def unique(partition: Partition) -> Written:
     record_cost(partition.folder, clock)
     counters = (("candidate pairs", len(table)),)
     return Written(PAIRS + partition.order, partition.origin, path, counters)
+
+
+def _with_new(
+    keys: npt.NDArray[np.int64], uids: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_] | slice:
+    """Return the rows whose band key a new document has: all, where no earlier run is compared."""
+    earlier = uids < 0
+    if not earlier.any():
+        return slice(None)
+    rows = ~earlier
+    new = distinct(keys[rows])
+    if len(new):
+        old = keys[earlier]
+        rows[earlier] = new[np.minimum(np.searchsorted(new, old), len(new) - 1)] == old
+    return rows
 
 
 def _head(hashes: npt.NDArray[np.uint64], partitions: int) -> npt.NDArray[np.int64]:

@@ -12,6 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipelines.artifacts import Workdir
+from pipelines.steps.earlier import reading
+from pipelines.steps.near_signatures import SignedFile
+from pipelines.steps.removed import id_overlay
 from transforms.candidates import chunks, distinct
 from transforms.clusters import jaccards
 from transforms.ids import apply_ids
@@ -53,22 +56,24 @@ def read_scratch(path: str) -> pa.Table:
 
 
 def write_sets(
-    store: Workdir, path: Path, wanted: Int64s, overlay: pa.Table, source_rank: int, ngram: int
+    store: Workdir, file: SignedFile, wanted: Int64s, source_rank: int, ngram: int
 ) -> SetFile:
     """Compute the shingle sets of some documents of an ingest file from their text.
 
     Args:
         store: the work directory.
-        path: the ingest file.
-        wanted: addresses of the documents, ascending.
-        overlay: new ids, :data:`transforms.ids.OVERLAY_SCHEMA`.
-        source_rank: place of the file's source in the recipe.
+        file: the ingest file.
+        wanted: what the documents are called, ascending.
+        source_rank: place of the file's source in the keep order.
         ngram: tokens per shingle.
     """
     values = _scratch(store, "sets")
+    with reading(file.corpus):
+        overlay = id_overlay(file.corpus, Path(file.ingest))
+        uids = file.addresses(wanted)
     parts, start = [], 0
     with values.open("wb") as sink:
-        for group in _wanted_rows(path, wanted):
+        for group in _wanted_rows(file, uids):
             sizes = []
             for texts in text_blocks(group["text"]):
                 sets = shingle_sets(texts, ngram)
@@ -86,18 +91,24 @@ def write_sets(
                     "source_rank", pa.repeat(pa.scalar(source_rank, pa.int32()), len(rows))
                 )
             )
-    return SetFile(write_scratch(store, pa.concat_tables(parts).sort_by("doc_uid")), str(values))
+    index = pa.concat_tables(parts)
+    if file.earlier:
+        order = np.argsort(uids)
+        place = np.searchsorted(uids, index["doc_uid"].to_numpy(), sorter=order)
+        numbers = pa.array(wanted[order[place]], pa.int64())
+        index = index.set_column(0, index.schema.field(0), numbers)
+    return SetFile(write_scratch(store, index.sort_by("doc_uid")), str(values))
 
 
-def _wanted_rows(path: Path, wanted: Int64s) -> Iterator[pa.Table]:
+def _wanted_rows(file: SignedFile, wanted: Int64s) -> Iterator[pa.Table]:
     """Yield the wanted rows of each row group that has some; the text of others is not read."""
-    with pq.ParquetFile(path, memory_map=True) as file:
-        for number in range(file.num_row_groups):
-            uids = file.read_row_group(number, columns=["doc_uid"], use_threads=False)["doc_uid"]
+    with reading(file.corpus), pq.ParquetFile(file.ingest, memory_map=True) as source:
+        for number in range(source.num_row_groups):
+            uids = source.read_row_group(number, columns=["doc_uid"], use_threads=False)["doc_uid"]
             mask = np.isin(uids.to_numpy(), wanted)
             if mask.any():
                 names = ["doc_uid", "id", "n_chars", "text"]
-                group = file.read_row_group(number, columns=names, use_threads=False)
+                group = source.read_row_group(number, columns=names, use_threads=False)
                 group = group.filter(pa.array(mask))
                 yield group
                 del group

@@ -1,6 +1,9 @@
 """Signatures of an ingest file's documents, as a Parquet file beside it, and what is read of it."""
 
+import unicodedata
 import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipelines.artifacts import FileEntry, fingerprint
+from pipelines.corpus import Corpus
 from pipelines.steps.columns import row_groups
+from pipelines.steps.earlier import reading
 from pipelines.steps.removed import Uids
 from transforms.exact import HASH_BYTES
 from transforms.minhash import NearSettings, band_keys, set_hashes, signatures
 from transforms.shingles import shingle_sets, text_blocks
+
+STAGE = "dedupe.near"
+VERSION = 1
+"""Raised whenever the same documents get other signatures than before."""
 
 _ROWS_PER_GROUP = 1 << 15
 """Rows that are read of a signature file at once: some 8 MiB."""
@@ -32,6 +42,114 @@ def signature_schema(settings: NearSettings) -> pa.Schema:
             pa.field("bands", pa.binary(8 * settings.bands), nullable=False),
         ]
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SignedFile:
+    """An ingest file with the signatures of its documents, of this run or of an earlier one."""
+
+    corpus: Corpus
+    """The corpus that the ingest file belongs to."""
+    ingest: str
+    signatures: str
+    """Paths of both files."""
+    rows: int
+    """Signed documents."""
+    key: str
+    """Tells it from all others of the run."""
+    origin: int = -1
+    """Place of the earlier run in the list of ``dedupe.against``; -1 for this run."""
+    start: int = 0
+    """Number of the first signed document, of an earlier run."""
+
+    @property
+    def earlier(self) -> bool:
+        """Whether it belongs to an earlier run."""
+        return self.origin >= 0
+
+    def numbers(self, uids: Uids, first: int = 0) -> Uids:
+        """Return what documents are called within the stage: their address, or a negative number.
+
+        Args:
+            uids: addresses of documents that follow each other in the file of signatures.
+            first: place of the first of them in it.
+        """
+        if not self.earlier:
+            return uids
+        return np.arange(self.start + first, self.start + first + len(uids))
+
+    def addresses(self, numbers: Uids) -> Uids:
+        """Return the addresses of documents of the file by what they are called."""
+        if not self.earlier:
+            return numbers
+        table = pq.read_table(self.signatures, columns=["doc_uid"], use_threads=False)
+        found: Uids = table["doc_uid"].to_numpy()[numbers - self.start]
+        return found
+
+
+class OtherSchemeError(ValueError):
+    """Signatures that those of this run cannot be compared with; the message says what to do."""
+
+
+def scheme(settings: NearSettings) -> dict[str, Any]:
+    """Return the settings that a signature depends on; the threshold is none of them."""
+    return {name: getattr(settings, name) for name in ("ngram", "bands", "rows", "shingle")}
+
+
+def signing(settings: NearSettings, entry: FileEntry) -> str:
+    """Return the fingerprint of the task that signs the documents of an ingest file."""
+    return fingerprint(
+        stage=STAGE,
+        version=VERSION,
+        settings=scheme(settings),
+        unicode=unicodedata.unidata_version,
+        # Files without documents have equal bytes.
+        file=[entry.name[:10], entry.sha256],
+    )
+
+
+def signature_entries(corpus: Corpus, settings: NearSettings) -> list[tuple[FileEntry, FileEntry]]:
+    """Return each ingest file with its signatures, of a corpus that near-duplicates left.
+
+    Raises:
+        OtherSchemeError: there are no signatures, or they were made in another way.
+    """
+    refuse_other_scheme(corpus, settings)
+    signed = {entry.task: entry for entry in corpus.manifest(STAGE).entries("signatures")}
+    files = corpus.manifest("ingest").entries()
+    return [(entry, signed[signing(settings, entry)]) for entry in files]
+
+
+def refuse_other_scheme(corpus: Corpus, settings: NearSettings) -> None:
+    """Check that the documents of an earlier run have signatures like those of this one.
+
+    Raises:
+        OtherSchemeError: they have not; the message says what differs and what to do.
+    """
+    here = {**scheme(settings), "unicode": unicodedata.unidata_version}
+    wanted = ", ".join(f"{key} = {here[key]}" for key in ("ngram", "bands", "rows"))
+    if not corpus.has(STAGE):
+        raise OtherSchemeError(
+            f"its newest run has no signatures (no [{STAGE}]); run its recipe with [{STAGE}] "
+            f"{wanted} (--until {STAGE} is enough), or leave out [{STAGE}] here"
+        )
+    manifest = corpus.manifest(STAGE)
+    there = {key: manifest.config.get(key) for key in here}
+    different = [key for key in here if here[key] != there[key]]
+    if different:
+        found = ", ".join(f"{key} = {there[key]} (here {here[key]})" for key in different)
+        same = ", ".join(f"{key} = {there[key]}" for key in different if key != "unicode")
+        remedy = f"set {same} in [{STAGE}] here, or " if same else ""
+        raise OtherSchemeError(
+            f"its signatures are of another scheme: {found}; {remedy}run its recipe again with "
+            f"{wanted} and this installation"
+        )
+    signed = {entry.task for entry in manifest.entries("signatures")}
+    entries = corpus.manifest("ingest").entries()
+    if not signed.issuperset(signing(settings, entry) for entry in entries):
+        raise OtherSchemeError(
+            "its signatures are of another version of Drystone; run its recipe again with this one"
+        )
 
 
 def sign_file(path: Path, target: Path, settings: NearSettings) -> dict[str, int]:
@@ -90,6 +208,12 @@ def _binary(integers: npt.NDArray[Any]) -> pa.FixedSizeBinaryArray:
     return pa.FixedSizeBinaryArray.from_buffers(kind, len(integers), [None, content])
 
 
+def signed_groups(file: SignedFile) -> Iterator[pa.Table]:
+    """Yield all columns of a file of signatures, some 8 MiB at a time."""
+    with reading(file.corpus):
+        yield from row_groups(Path(file.signatures), None)
+
+
 def bands_of(signed: pa.Table) -> npt.NDArray[np.int64]:
     """Return the band keys of signed documents, shape [documents, bands]."""
     array = signed["bands"].combine_chunks()
@@ -111,6 +235,6 @@ def comparable(signed: pa.Table, gone: Uids | None) -> pa.Array:
     return pa.array(mask)
 
 
-def source_rank(signed: pa.Table, sources: list[str]) -> int:
-    """Return the place of a signature file's source among those of the recipe; it has one."""
-    return sources.index(signed["source"][0].as_py())
+def source_rank(signed: pa.Table, ranks: Mapping[str, int]) -> int:
+    """Return the place of a signature file's source in the keep order; it has one source."""
+    return ranks[signed["source"][0].as_py()]

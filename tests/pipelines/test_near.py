@@ -164,7 +164,7 @@ def test_many_partitions_change_no_removal(texts, done, tmp_path, monkeypatch):
     """Small partitions, tables and set limits: the same removals."""
     for name, value in {
         "near_pairs.ROWS_PER_TABLE": 2000,
-        "near.ROWS_PER_TABLE": 2000,
+        "near_search.ROWS_PER_TABLE": 2000,
         "near_sets._SET_LIMIT": 3000,
     }.items():
         monkeypatch.setattr(f"pipelines.steps.{name}", value)
