@@ -13,7 +13,7 @@ from catalog.explain import explain
 from catalog.store import open_catalog
 from pipelines.against import newest_run
 from pipelines.artifacts import StorageError
-from pipelines.recipe import RecipeError, from_dict, load_recipe, resolved
+from pipelines.recipe import RecipeError, from_dict, resolved
 from pipelines.run import run
 from pipelines.stages import plan
 from pipelines.steps.dedupe import ExactDedupe
@@ -231,38 +231,36 @@ def test_the_same_files_again(chain, tmp_path):
     stays = {name for _, name in kept(folder / "a")}
     for k in range(SIZES["a1"]):
         row = rows[f"a1-{k}"]
+        if row["keeper_ingest"] is None:
+            # Equal to another one here, which then lost to a similar one there.
+            assert row["kind"] == "exact"
+            assert row["keeper"] in rows
+            continue
         assert row["keeper_ingest"] == mark
         assert old[mark, row["keeper_uid"]] in stays
         assert (row["keeper_uid"] == row["doc_uid"]) == (f"a1-{k}" in stays)
     assert again.dropped["dedupe.exact"] + again.dropped["dedupe.near"] == len(rows)
-    assert again.removed_against >= SIZES["a1"]
+    assert again.removed_against >= len(stays & rows.keys()) > 20
     assert done["a"].removed_against == 0
 
 
 def test_soft_weights_count_this_run_alone(tmp_path):
     """A keeper of an earlier run with the address of a document here adds nothing to its weight."""
-    sources = write_sources(tmp_path / "in", 6, {"a": 30})
-    dedupe(sources.values(), tmp_path / "old")
-    path = tmp_path / "in" / "a" / "0.jsonl"
-    lines = path.read_text().splitlines()
-    fresh = json.dumps({"id": "a-0", "text": " ".join(f"n{k}" for k in range(50))})
-    path.write_text("\n".join([fresh, *lines[1:], *([lines[0].replace("a-0", "x")] * 3), fresh]))
-    mixture = {"tokens": 10**6, "soft": {"frequency": 1.0}}
-    made = job(
-        sources.values(),
-        tmp_path / "new",
-        [tmp_path / "old"],
-        mixture=mixture,
-        tokenizer={"vocab_size": 100},
-    )
-    run(made, until="mixture")
+    texts = [" ".join(f"{letter}{k}" for k in range(50)) for letter in "abc"]
+    source = {"name": "s", "path": str(tmp_path / "in" / "*.jsonl")}
+    (tmp_path / "in").mkdir()
+    for name, written in (("old", texts[:2]), ("new", [texts[2], *texts[:1] * 3, texts[2]])):
+        lines = [json.dumps({"id": f"{name}{k}", "text": text}) for k, text in enumerate(written)]
+        (tmp_path / "in" / "x.jsonl").write_text("\n".join(lines))
+        against = [tmp_path / "old"] if name == "new" else []
+        mixture = {"tokens": 10**6, "unimax": True, "soft": {"frequency": 1.0}}
+        settings = {"mixture": mixture, "tokenizer": {"vocab_size": 600}}
+        run(job([source], tmp_path / name, against, **settings), until="mixture")
     [file] = tmp_path.glob("new/artifacts/mixture-*/copies-*.parquet")
     [row] = pq.read_table(file).to_pylist()
     assert row["soft_weight"] == 2
-    rows = ledger(tmp_path / "new").values()
-    assert (
-        sum(r["keeper_uid"] == row["doc_uid"] and r["keeper_ingest"] is not None for r in rows) == 3
-    )
+    lost = [r for r in ledger(tmp_path / "new").values() if r["keeper_ingest"] is not None]
+    assert [(r["keeper_uid"], r["cluster_size"]) for r in lost] == [(row["doc_uid"], 4)] * 3
 
 
 def test_explain_and_plan_name_the_earlier_run(chain):
@@ -368,7 +366,7 @@ def test_another_version_unicode_or_normalization_is_refused(chain, tmp_path, mo
 
 def test_a_run_without_signatures(chain, tmp_path):
     """An earlier run without dedupe.near serves the exact stage, and is refused for the near one."""
-    folder, sources, done = chain
+    _, sources, _ = chain
     a = [sources[n] for n in sources if n[0] == "a"]
     run(job(a, tmp_path / "a", dedupe={"exact": {}}), until="dedupe.exact")
     own = [sources["c1"]]
@@ -384,23 +382,20 @@ def test_what_was_removed_there_is_missed_by_name(chain, tmp_path):
     folder, sources, _ = chain
     shutil.copytree(folder / "a", tmp_path / "a")
     made = job([sources["c1"]], tmp_path / "w", [tmp_path / "a"])
-    near = NearDedupe(NearSettings(**BOTH["near"]), against=[newest_run(tmp_path / "a")]).stage
     [manifest] = tmp_path.glob("a/artifacts/ingest-*/manifest.json")
     text = manifest.read_text()
     manifest.unlink()
-    with pytest.raises(StorageError, match="not there any more.* run the recipe of"):
+    with pytest.raises(StorageError, match=r"not there any more.* run the recipe of"):
         plan(made)
     manifest.write_text(text)
-    [file] = tmp_path.glob("a/artifacts/dedupe.near-*/signatures-*-*.parquet")[:1]
-    file.unlink()
+    next(tmp_path.glob("a/artifacts/dedupe.near-*/signatures-*.parquet")).unlink()
     with pytest.raises(StorageError, match="missing or of another size"):
         plan(made)
-    assert near.against
 
 
 def test_in_another_pipeline(chain, tmp_path):
     """As PTransforms: rows of any source against a work directory."""
-    folder, sources, _ = chain
+    folder, _, _ = chain
     old = json.loads((folder / "in" / "a1" / "0.jsonl").read_text().splitlines()[0])["text"]
     rows = [
         {"id": "same", "text": old},
