@@ -110,6 +110,21 @@ VIEWS: tuple[View, ...] = (
         _duplicates,
     ),
     View(
+        "flagged_clusters",
+        (
+            ("cluster", "BIGINT"),
+            ("source", "VARCHAR"),
+            ("removed", "BIGINT"),
+            ("documents", "BIGINT"),
+            ("share", "DOUBLE"),
+            ("keeper_uid", "BIGINT"),
+            ("keeper_ingest", "VARCHAR"),
+            ("keeper_source", "VARCHAR"),
+            ("keeper_id", "VARCHAR"),
+        ),
+        _from("dedupe.near", r"flags\.parquet", "*"),
+    ),
+    View(
         "spans",
         (
             ("doc_uid", "BIGINT"),

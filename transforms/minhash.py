@@ -51,6 +51,11 @@ class NearSettings:
     """Whether the sets of each pair are compared before one is removed; always, in this version."""
     shingle: Literal["auto"] = "auto"
     """What a token is: a case-folded word; in scripts that write no spaces, a character."""
+    flag_share: Annotated[float, Gt(0), Le(1)] = 0.01
+    """A document that others of one source were removed for, more than this share of it, is listed in
+    the view `flagged_clusters`, and the run warns of the largest."""
+    flag_least: Annotated[int, Gt(0)] = 10
+    """Fewer removed documents are never flagged."""
 
     def __post_init__(self) -> None:
         """Check the rules across fields.

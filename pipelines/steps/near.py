@@ -28,6 +28,7 @@ from pipelines.runners import ShuffleKind
 from pipelines.shuffle import Shuffle
 from pipelines.steps.columns import split, uid_partition, write_table
 from pipelines.steps.earlier import REMOVED_AGAINST, EarlierRun, identities, note
+from pipelines.steps.near_flags import flag_notes, flagged_clusters
 from pipelines.steps.near_keep import removed_rows
 from pipelines.steps.near_pairs import (
     PAIRS,
@@ -258,6 +259,9 @@ class NearDedupeStage(Stage):
             write_table(folder / f"duplicates-{number:05d}.parquet", part)
             for number, part in split(table, ranges, partitions)
         ]
+        own = search.own_files()
+        flags = flagged_clusters(table, search.corpus, own, self.against, self.settings)
+        files.append(write_table(folder / "flags.parquet", flags, kind="flags"))
         counters = Counter(dict(search.counted(result.receipt for result in results)))
         counters["dropped"] = len(table)
         counters[REMOVED_AGAINST] = len(table) - table["keeper_ingest"].null_count
@@ -266,7 +270,7 @@ class NearDedupeStage(Stage):
             search.corpus,
             [*search.receipts, Receipt(task="", files=tuple(files))],
             counters=counters,
-            config={"partitions": partitions},
+            config={"notes": flag_notes(flags, self.settings.flag_share)},
         )
 
 
