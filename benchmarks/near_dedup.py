@@ -11,6 +11,7 @@ import io
 import json
 import random
 import tempfile
+import time
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
+from near_split import grouped, measured
 
 from pipelines.recipe import from_dict
 from pipelines.run import RunSummary, run
@@ -49,7 +51,11 @@ def main() -> None:
                 "runner": {"workers": arguments.workers},
             }
         )
-        report_cost(run(recipe, until="dedupe.near"), workdir)
+        began = time.process_time()
+        with measured() as watch:
+            summary = run(recipe, until="dedupe.near")
+        report_cost(summary, workdir)
+        report_split(workdir, {"start-up: imports": began, **watch.seconds})
         report_quality(workdir, arguments.pairs)
 
 
@@ -67,6 +73,19 @@ def report_cost(summary: RunSummary, workdir: Path) -> None:
     [near] = workdir.glob("artifacts/dedupe.near-*/manifest.json")
     print(json.dumps(json.loads(near.read_text())["counters"]))
     print(f"peak memory {summary.peak_rss_bytes / 1e6:,.0f} MB")
+
+
+def report_split(workdir: Path, seconds: dict[str, float]) -> None:
+    """Print the CPU seconds of each part of the run, and of all but reading, writing and engine."""
+    [manifest] = workdir.glob("artifacts/ingest-*/manifest.json")
+    text = json.loads(manifest.read_text())["counters"]["bytes"]
+    seconds = {**seconds, "other": time.process_time() - sum(seconds.values())}
+    for name, value in sorted(seconds.items(), key=lambda item: -item[1]):
+        print(f"  {name:<34}{value:7.2f} s")
+    groups = grouped(seconds)
+    print("  ".join(f"{name} {value:.2f}" for name, value in groups.items()))
+    work = sum(value for name, value in groups.items() if name not in ("read", "write", "engine"))
+    print(f"outside reading, writing and engine: {work / text * 1e9:.1f} CPU s per GB of text")
 
 
 def report_quality(workdir: Path, pairs: Path) -> None:

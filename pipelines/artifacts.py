@@ -9,6 +9,7 @@ are hard-linked (copied where links fail).
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -34,9 +35,12 @@ def fingerprint(**fields: Any) -> str:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that a reader sees either nothing or all of it."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+    # Called for every task: pathlib would cost more than the file system.
+    folder, name = os.path.split(path)
+    temporary = f"{folder}/.{name}.{uuid.uuid4().hex[:8]}.tmp"
+    with open(temporary, "wb", buffering=0) as file:
+        file.write(content)
+    os.replace(temporary, path)
 
 
 def file_sha256(path: Path) -> str:
@@ -166,12 +170,24 @@ class Workdir:
             )
         for entry in manifest.files:
             file = folder / entry.name
-            if not file.exists() or file.stat().st_size != entry.bytes:
+            if _size(file) != entry.bytes:
                 raise StorageError(
                     f"{file}: missing or of another size than the manifest says ({entry.bytes} "
                     f"bytes); remove {folder} and run again"
                 )
         return manifest
+
+    def manifest(self, stage: str, fingerprint: str) -> Manifest | None:
+        """Return the manifest of an artifact that this run found committed, or committed itself.
+
+        Tasks ask for it again and again: it is read once, and the files are not looked at.
+        """
+        path = self.folder(stage, fingerprint) / "manifest.json"
+        try:
+            state = path.stat()
+        except FileNotFoundError:
+            return None
+        return _loaded(str(path), state.st_mtime_ns, state.st_ino)
 
     def finished_tasks(self, stage: str) -> dict[str, tuple[Path, Receipt]]:
         """Return every finished task of a stage by fingerprint, whatever artifact holds it."""
@@ -179,11 +195,7 @@ class Workdir:
         for folder in sorted(self.artifacts.glob(f"{stage}-????????????")):
             for path in sorted((folder / "receipts").glob("*.json")):
                 receipt = Receipt.from_json(json.loads(path.read_bytes()))
-                intact = all(
-                    (folder / e.name).exists() and (folder / e.name).stat().st_size == e.bytes
-                    for e in receipt.files
-                )
-                if intact:
+                if all(_size(folder / entry.name) == entry.bytes for entry in receipt.files):
                     found.setdefault(receipt.task, (folder, receipt))
         return found
 
@@ -226,6 +238,19 @@ class Workdir:
             yield
         finally:
             os.close(handle)
+
+
+@functools.lru_cache(maxsize=32)
+def _loaded(path: str, mtime_ns: int, inode: int) -> Manifest:
+    return Manifest.load(Path(path))
+
+
+def _size(path: Path) -> int | None:
+    """Return the size of a file, None where there is none."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
 
 
 def write_receipt(folder: Path, receipt: Receipt) -> None:

@@ -50,7 +50,7 @@ class Corpus:
         Raises:
             StorageError: it is not there.
         """
-        found = self.store.committed(stage, self.fingerprint(stage))
+        found = self.store.manifest(stage, self.fingerprint(stage))
         if found is None:
             raise StorageError(f"{self.folder(stage)}: not committed; run the stage again")
         return found

@@ -1,5 +1,6 @@
 """Beam runners by name: local threads, Beam's portable runner, Flink and Dataflow."""
 
+import functools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,9 +38,6 @@ class RunnerSettings:
 
 def runner_options(settings: RunnerSettings, extra: Sequence[str] = ()) -> "PipelineOptions":
     """Return the Beam options of a runner; ``extra`` are Beam options given by the user, last."""
-    # Beam takes half a second to import; the recipe needs only the settings.
-    from apache_beam.options.pipeline_options import PipelineOptions
-
     environment = (
         ["--environment_type=LOOPBACK"]
         if settings.worker_pool == "loopback"
@@ -70,7 +68,32 @@ def runner_options(settings: RunnerSettings, extra: Sequence[str] = ()) -> "Pipe
             flags += ["--runner=PortableRunner", f"--job_endpoint={settings.job_endpoint}"]
     else:
         flags = ["--runner=DataflowRunner", f"--num_workers={settings.workers}"]
-    return PipelineOptions([*flags, *extra])
+    # Labels tell what is connected to what; the types of elements are not declared beyond keys.
+    return _options_class()([*flags, "--no_pipeline_type_check", *extra])
+
+
+@functools.cache
+def _options_class() -> "type[PipelineOptions]":
+    """Return a class of options that keep their views.
+
+    Beam asks for a view of its options more than a thousand times while it builds a pipeline, and
+    parses all flags anew each time, half a second in sum. Views share their values, so one of each
+    class will do.
+    """
+    # Beam takes half a second to import; the recipe needs only the settings.
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    class Options(PipelineOptions):
+        def view_as(self, cls: Any) -> Any:
+            views = self.__dict__.setdefault("_views", {})
+            if cls not in views:
+                views[cls] = super().view_as(cls)
+            return views[cls]
+
+        def __getstate__(self) -> Any:
+            return {k: v for k, v in super().__getstate__().items() if k != "_views"}
+
+    return Options
 
 
 def quiet_beam() -> None:

@@ -218,6 +218,10 @@ def record_cost(folder: Path, clock: Clock) -> None:
     """
     stage = folder.name.rpartition("-")[0]
     costs = folder.parent.parent / "scratch" / "costs" / stage
-    costs.mkdir(parents=True, exist_ok=True)
     cost = {"cpu_s": clock.cpu_s, "started": clock.started, "ended": clock.started + clock.wall_s}
-    write_atomically(costs / f"{uuid.uuid4().hex}.json", json.dumps(cost).encode())
+    content, path = json.dumps(cost).encode(), costs / f"{uuid.uuid4().hex}.json"
+    try:
+        write_atomically(path, content)
+    except FileNotFoundError:
+        costs.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
