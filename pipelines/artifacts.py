@@ -35,12 +35,9 @@ def fingerprint(**fields: Any) -> str:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that a reader sees either nothing or all of it."""
-    # Called for every task: pathlib would cost more than the file system.
-    folder, name = os.path.split(path)
-    temporary = f"{folder}/.{name}.{uuid.uuid4().hex[:8]}.tmp"
-    with open(temporary, "wb", buffering=0) as file:
-        file.write(content)
-    os.replace(temporary, path)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+    temporary.write_bytes(content)
+    temporary.replace(path)
 
 
 def file_sha256(path: Path) -> str:

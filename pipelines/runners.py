@@ -83,7 +83,7 @@ def _options_class() -> "type[PipelineOptions]":
     # Beam takes half a second to import; the recipe needs only the settings.
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    class Options(PipelineOptions):
+    class Options(PipelineOptions):  # type: ignore[misc]
         def view_as(self, cls: Any) -> Any:
             views = self.__dict__.setdefault("_views", {})
             if cls not in views:
