@@ -102,3 +102,30 @@ def recipe_of(corpus: Path, workdir: Path, **changes):
         "runner": {"kind": "local", "workers": 2},
     }
     return from_dict({**value, **changes})
+
+
+def write_near_corpus(folder: Path, **sizes) -> Path:
+    """Write a corpus as :func:`write_corpus` does, and beside it copies with a word replaced."""
+    write_corpus(folder, **sizes)
+    rng = random.Random(9)
+    lines = []
+    for line in (folder / "part-0.jsonl").read_text(encoding="utf-8").splitlines():
+        doc = json.loads(line)
+        words = doc["text"].split(" ")
+        if len(words) > 60:
+            words[rng.randrange(len(words))] = "replaced"
+            lines.append(json.dumps({**doc, "id": f"{doc['id']} again", "text": " ".join(words)}))
+    (folder / "part-near-1.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def whole_recipe_of(corpus: Path, workdir: Path, **changes):
+    """Return a recipe of two sources with near-duplicate removal and a mixture."""
+    sources = [
+        {"name": name, "path": str(corpus / f"part*[{digits}].jsonl")}
+        for name, digits in (("even", "02468"), ("odd", "13579"))
+    ]
+    mixture = {"tokens": 60_000, "max_epochs": 3, "weights": {"even": 0.6, "odd": 0.4}}
+    dedupe = {"exact": {}, "near": {}}
+    value = {"sources": sources, "dedupe": dedupe, "mixture": mixture}
+    return recipe_of(corpus, workdir, **{**value, **changes})

@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from small_runs import digest, recipe_of, write_corpus
+from small_runs import digest, whole_recipe_of, write_near_corpus
 
 from pipelines.run import run
 
@@ -51,13 +51,15 @@ def flink():
 @pytest.fixture(scope="module")
 def big_corpus(tmp_path_factory):
     """Enough files that a job is not over before something can happen to it."""
-    return write_corpus(tmp_path_factory.mktemp("flink") / "in", n_docs=12_000, n_files=48, seed=4)
+    return write_near_corpus(
+        tmp_path_factory.mktemp("flink") / "in", n_docs=12_000, n_files=48, seed=4
+    )
 
 
 @pytest.fixture(scope="module")
 def expected(big_corpus, tmp_path_factory):
     """The digest of the dataset that local threads make."""
-    return digest(run(recipe_of(big_corpus, tmp_path_factory.mktemp("local") / "w")).dataset)
+    return digest(run(whole_recipe_of(big_corpus, tmp_path_factory.mktemp("local") / "w")).dataset)
 
 
 def jobs():
@@ -95,7 +97,7 @@ def run_with_accident(corpus, workdir, *scripts):
     """Run on Flink while something happens; return the dataset's digest and Flink's failures."""
     accident = Accident(workdir, *scripts)
     accident.start()
-    summary = run(recipe_of(corpus, workdir, runner=FLINK))
+    summary = run(whole_recipe_of(corpus, workdir, runner=FLINK))
     accident.join(timeout=400)
     assert accident.in_mid_job
     assert [result.returncode for result in accident.results] == [0] * len(scripts)
@@ -107,7 +109,7 @@ def run_with_accident(corpus, workdir, *scripts):
 def test_flink_changes_no_byte(flink, big_corpus, expected, tmp_path):
     """A job that ran on Flink leaves the same dataset as local threads."""
     before = len(jobs())
-    summary = run(recipe_of(big_corpus, tmp_path / "w", runner=FLINK))
+    summary = run(whole_recipe_of(big_corpus, tmp_path / "w", runner=FLINK))
 
     assert [job["state"] for job in jobs()[before:]] == ["FINISHED"]
     assert digest(summary.dataset) == expected
@@ -116,7 +118,7 @@ def test_flink_changes_no_byte(flink, big_corpus, expected, tmp_path):
 def test_the_runner_shuffle_on_flink_changes_no_byte(flink, big_corpus, expected, tmp_path):
     """Columns that travel through Flink's own GroupByKey give the same dataset."""
     runner = {**FLINK, "shuffle": "runner"}
-    summary = run(recipe_of(big_corpus, tmp_path / "w", runner=runner))
+    summary = run(whole_recipe_of(big_corpus, tmp_path / "w", runner=runner))
 
     assert digest(summary.dataset) == expected
 

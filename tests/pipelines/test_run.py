@@ -1,11 +1,8 @@
 """Whole runs: the same bytes everywhere, closed accounts, resume, increments."""
 
 import json
-import os
 import random
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,51 +18,6 @@ from pipelines.recipe import RecipeError
 from pipelines.run import run
 from pipelines.stages import plan
 from transforms.record import RecordError
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-@pytest.fixture(scope="module")
-def portable():
-    """Beam's own Python job server and a worker pool, as processes: (job endpoint, pool)."""
-    job, pool = free_port(), free_port()
-    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    commands = [
-        ["-m", "apache_beam.runners.portability.local_job_service_main", f"--port={job}"],
-        ["-m", "apache_beam.runners.worker.worker_pool_main", f"--service_port={pool}"],
-    ]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, *command],
-            env=env,
-            start_new_session=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for command in commands
-    ]
-    try:
-        for port in (job, pool):
-            _wait_for(port)
-        yield f"localhost:{job}", f"localhost:{pool}"
-    finally:
-        for process in processes:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def _wait_for(port, seconds=60):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        with socket.socket() as s:
-            if s.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.2)
-    raise TimeoutError(f"nothing listens on port {port}")
 
 
 @pytest.mark.parametrize(
