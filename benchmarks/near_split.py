@@ -61,6 +61,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "pipelines.shuffle:Partition.tables",
     ),
     "checksums of files": ("pipelines.artifacts:file_sha256",),
+    "memory: release": ("pipelines.tasks:release_memory",),
     "receipts, costs": ("pipelines.tasks:record_cost", "pipelines.artifacts:write_receipt"),
     "kernels: load": ("numba.core.caching:Cache.load_overload",),
     "pipeline: build": ("apache_beam:Pipeline.apply", "apache_beam:Pipeline.to_runner_api"),

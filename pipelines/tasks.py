@@ -5,6 +5,8 @@ all are done. What a task leaves is a :class:`~pipelines.artifacts.Receipt`; a t
 exists already, in this artifact or in another one of the stage, is adopted and not run.
 """
 
+import ctypes
+import functools
 import json
 import time
 import uuid
@@ -189,6 +191,26 @@ class RunTask(beam.DoFn):
                 write_receipt(task.folder, receipt)
             record_cost(task.folder, clock)
         yield Result(task.order, receipt, work.value)
+        del work, receipt
+        release_memory()
+
+
+def release_memory() -> None:
+    """Give freed memory back to the system.
+
+    Tasks come and go on several threads, and each thread's allocator keeps what was freed for its
+    own use: the peaks of all of them would add up.
+    """
+    pa.default_memory_pool().release_unused()
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+@functools.cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    """Return glibc's ``malloc_trim``; other C libraries have none."""
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 class Clock:
