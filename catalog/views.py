@@ -210,6 +210,22 @@ VIEWS: tuple[View, ...] = (
         _placements,
     ),
     View(
+        "utility",
+        (
+            ("doc_uid", "BIGINT"),
+            ("utility", "FLOAT"),
+            ("similarity", "FLOAT"),
+            ("weight", "FLOAT"),
+            ("utility_quantile", "FLOAT"),
+            ("similarity_quantile", "FLOAT"),
+        ),
+        _from(
+            "utility",
+            r"weights-.*\.parquet",
+            "doc_uid, utility, similarity, weight, utility_quantile, similarity_quantile",
+        ),
+    ),
+    View(
         "mixture",
         (
             ("domain", "VARCHAR"),

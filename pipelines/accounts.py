@@ -133,7 +133,7 @@ def _flow(summary: RunSummary, stage: str, manifest: Manifest, rows_in: int) -> 
             f"{counters['pairs left out']:,} pairs within very large groups of similar documents "
             "were not compared; some near-duplicates among them may be kept"
         )
-    if stage in ("dedupe.near", "tokenizer", "mixture"):
+    if stage in ("dedupe.near", "tokenizer", "utility", "mixture"):
         summary.warnings += manifest.config["notes"]
     if stage in ("encode", "mixture"):
         summary.tokens = counters.get("tokens", 0)

@@ -18,6 +18,7 @@ from pipelines.steps.near import NearDedupeStage
 from pipelines.steps.pack import PackStage
 from pipelines.steps.stage import Stage
 from pipelines.steps.tokenizer import TokenizerStage
+from pipelines.steps.utility import UtilityStage
 
 
 def stages_of(recipe: Recipe) -> list[Stage]:
@@ -27,7 +28,8 @@ def stages_of(recipe: Recipe) -> list[Stage]:
 
     Raises:
         RecipeError: a folder of ``dedupe.against`` holds nothing to compare with.
-        RecordError: a source names no files, or the tokenizer's file is missing.
+        RecordError: a source names no files, the tokenizer's file is missing, or the target of
+            utility weights cannot be used.
         StorageError: what an earlier run left is damaged.
     """
     shuffle = recipe.runner.shuffle
@@ -47,6 +49,8 @@ def stages_of(recipe: Recipe) -> list[Stage]:
         longest = (
             recipe.pack.seq_len if recipe.pack.enabled and recipe.pack.long == "drop" else None
         )
+        if recipe.mixture.utility is not None:
+            stages.append(UtilityStage.prepare(recipe.mixture.utility, recipe.ingest, recipe.seed))
         stages.append(MixtureStage(recipe.mixture, recipe.seed, longest))
     if recipe.pack.enabled:
         stages += [

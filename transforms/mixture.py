@@ -13,6 +13,7 @@ from annotated_types import Ge, Gt, Le, MinLen
 
 from transforms.draw import draw, most_copies, uniform
 from transforms.record import RecordError
+from transforms.utility import UtilitySettings
 
 REPORT_SCHEMA = pa.schema(
     [
@@ -94,6 +95,8 @@ class MixtureSettings:
     """Equal shares, as far as `max_epochs` allows (UniMax, arXiv:2304.09151)."""
     soft: SoftWeights | None = None
     """Weights of documents inside their domain; all alike without it."""
+    utility: UtilitySettings | None = None
+    """Weights by what documents do for a target text; they multiply those of `[mixture.soft]`."""
 
     def __post_init__(self) -> None:
         """Check the rules across keys."""

@@ -112,6 +112,25 @@ def shingle_sets(texts: pa.StringArray, ngram: int) -> ShingleSets:
     return ShingleSets(found, values[:used])
 
 
+def token_hashes(texts: pa.StringArray) -> tuple[Offsets, Hashes]:
+    """Return the hash of each token of texts, in the order of the text.
+
+    Args:
+        texts: valid UTF-8; nulls read as empty.
+
+    Returns:
+        [texts + 1] where each text's tokens begin and the last one's end, and the hashes.
+    """
+    offsets, data = string_buffers(texts)
+    table, expansions = token_table()
+    # A token of its own takes two bytes at least, any other one is followed by a separator.
+    room = int(offsets[-1] - offsets[0]) // 2 + len(texts) + 1
+    tokens = np.empty(room, np.uint64)
+    found = np.zeros(len(texts) + 1, np.int64)
+    _all_tokens(offsets, data, table, expansions, found, tokens)
+    return found, tokens[: found[-1]]
+
+
 def text_blocks(texts: pa.ChunkedArray, size: int = 4 << 20) -> Iterator[pa.StringArray]:
     """Yield texts in blocks of about ``size`` bytes each, so that their shingles stay in cache."""
     for chunk in texts.chunks:
@@ -267,6 +286,22 @@ def _tokens(
         out[count] = _final(state)
         count += 1
     return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _all_tokens(
+    offsets: Offsets,
+    data: npt.NDArray[np.uint8],
+    table: npt.NDArray[np.int32],
+    expansions: npt.NDArray[np.int32],
+    found: Offsets,
+    out: Hashes,
+) -> None:
+    """Write the hash of each token of all texts, and where each text's tokens end."""
+    used = 0
+    for text in range(len(offsets) - 1):
+        used += _tokens(data, offsets[text], offsets[text + 1], table, expansions, out[used:])
+        found[text + 1] = used
 
 
 @numba.njit(cache=True, nogil=True)

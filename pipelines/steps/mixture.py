@@ -34,11 +34,13 @@ class MixtureStage(Stage):
     """Tokens above which packing drops a document; such a one is not counted, nor drawn."""
 
     name: ClassVar[str] = "mixture"
-    parents: ClassVar[tuple[str, ...]] = ("ingest", *_DUPLICATE_STAGES, "encode")
+    parents: ClassVar[tuple[str, ...]] = ("ingest", *_DUPLICATE_STAGES, "encode", "utility")
 
     def config(self) -> dict[str, Any]:
         """Return the settings that the result depends on."""
-        return {**settings_json(self.settings), "seed": self.seed, "longest": self.longest}
+        # What utility depends on is in the fingerprint of its stage, a parent of this one.
+        settings = settings_json(self.settings, without=("utility",))
+        return {**settings, "seed": self.seed, "longest": self.longest}
 
     def expand(self, corpora: beam.PCollection) -> beam.PCollection:
         """Apply the stage."""
@@ -99,7 +101,7 @@ class MixtureStage(Stage):
     ) -> tuple[Lengths, npt.NDArray[np.float64] | None, npt.NDArray[np.int16], pa.Table]:
         """Return the documents, their soft weights, how often each is drawn, and the report."""
         lengths = self._lengths(corpus)
-        weight = _soft_weights(corpus, self.settings.soft, lengths.doc_uid)
+        weight = _soft_weights(corpus, self.settings, lengths.doc_uid)
         drawn_by = weight
         if weight is not None and self._weighs_loss:
             drawn_by = (weight > 0).astype(np.float64)
@@ -155,11 +157,23 @@ def _tokens(count: int) -> str:
 
 
 def _soft_weights(
-    corpus: Corpus, soft: SoftWeights | None, doc_uid: Uids
+    corpus: Corpus, settings: MixtureSettings, doc_uid: Uids
 ) -> npt.NDArray[np.float64] | None:
     """Return the weight of each document inside its domain, or None where all are alike."""
-    if soft is None:
+    if settings.soft is None and settings.utility is None:
         return None
+    weight = np.ones(len(doc_uid))
+    if settings.soft is not None:
+        weight *= _given_weights(corpus, settings.soft, doc_uid)
+    if settings.utility is not None:
+        weight *= _utility(corpus, doc_uid)
+    # Rounded, so that the last bits of a machine's power function do not matter.
+    rounded: npt.NDArray[np.float64] = weight.astype(np.float32).astype(np.float64)
+    return rounded
+
+
+def _given_weights(corpus: Corpus, soft: SoftWeights, doc_uid: Uids) -> npt.NDArray[np.float64]:
+    """Return what ``[mixture.soft]`` alone says of each document."""
     weight = np.ones(len(doc_uid))
     if soft.frequency:
         weight *= _frequency(corpus, doc_uid).astype(np.float64) ** soft.frequency
@@ -167,9 +181,21 @@ def _soft_weights(
         values = _column(corpus, soft.column, soft.missing, doc_uid)
         with np.errstate(divide="ignore", invalid="ignore"):
             weight *= values**soft.power
-    # Rounded, so that the last bits of a machine's power function do not matter.
-    rounded: npt.NDArray[np.float64] = weight.astype(np.float32).astype(np.float64)
-    return rounded
+    return weight
+
+
+def _utility(corpus: Corpus, doc_uid: Uids) -> npt.NDArray[np.float64]:
+    """Return the weights by utility; 1 for documents that have none."""
+    weight = np.ones(len(doc_uid))
+    for entry in corpus.manifest("utility").entries():
+        path = corpus.folder("utility") / entry.name
+        table = pq.read_table(path, columns=["doc_uid", "weight"], use_threads=False)
+        uid = table["doc_uid"].to_numpy()
+        place = np.searchsorted(doc_uid, uid)
+        found = place < len(doc_uid)
+        found[found] = doc_uid[place[found]] == uid[found]
+        weight[place[found]] = table["weight"].to_numpy()[found]
+    return weight
 
 
 def _frequency(corpus: Corpus, doc_uid: Uids) -> Uids:
