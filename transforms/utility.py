@@ -29,11 +29,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UtilitySettings:
-    """Documents that help on a target text are drawn more often (`[mixture.utility]`).
-
-    Raises:
-        ValueError: `min_weight` is above `max_weight`.
-    """
+    """Documents that help on a target text are drawn more often (`[mixture.utility]`)."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
 

@@ -1,6 +1,6 @@
 """Stage ``mixture``: how often each document is drawn."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import apache_beam as beam
@@ -16,10 +16,12 @@ from pipelines.steps.columns import partitions_for, row_groups, split, uid_parti
 from pipelines.steps.lengths import Lengths, read_lengths
 from pipelines.steps.stage import Apply, Stage, settings_json
 from pipelines.tasks import Phase, Result, Task, Work
-from transforms.mixture import MixtureSettings, SoftWeights, mixture
+from transforms.mixture import REPORT_SCHEMA, MixtureSettings, SoftWeights, mixture
 from transforms.record import ROW_BITS, RecordError
 
 _DUPLICATE_STAGES = ("dedupe.exact", "dedupe.near")
+_BYTES_PER_TOKEN = 4
+"""Of UTF-8 text; English and Chinese are both near it with vocabularies of usual size."""
 
 Uids = npt.NDArray[np.int64]
 
@@ -47,14 +49,24 @@ class MixtureStage(Stage):
         return corpora | "Draw" >> Phase("Draw", self._tasks, self._draw, self._finish)
 
     def note(self, corpus: Corpus) -> str:
-        """Return what the mixture can reach, where the documents are encoded already."""
-        if corpus.store.committed("encode", corpus.fingerprint("encode")) is None:
+        """Return what the mixture can reach: exactly, or by estimate before documents are encoded."""
+        if not _committed(corpus, "ingest"):
             return ""
-        *_, report = self._mix(corpus)
+        measured = _committed(corpus, "encode")
+        if measured:
+            known = self.settings.utility is None or _committed(corpus, "utility")
+            settings = self.settings if known else replace(self.settings, utility=None)
+            *_, report = replace(self, settings=settings)._mix(corpus)
+        else:
+            report = self._estimate(corpus)
         reached = _tokens(sum(report["quota"].to_pylist()))
-        return "; ".join(
-            _notes(self.settings, report) or [f"reaches {reached} tokens, no domain runs dry"]
-        )
+        notes = _notes(self.settings, report) or [f"reaches {reached} tokens, no domain runs dry"]
+        if not measured:
+            notes.append(
+                f"an estimate, by {_BYTES_PER_TOKEN} bytes of text a token"
+                + ", before duplicates are removed" * any(map(corpus.has, _DUPLICATE_STAGES))
+            )
+        return "; ".join(notes)
 
     def _tasks(self, corpus: Corpus) -> list[Task]:
         artifact = self.fingerprint(corpus)
@@ -116,9 +128,42 @@ class MixtureStage(Stage):
         )
         return lengths, weight, copies, report
 
+    def _estimate(self, corpus: Corpus) -> pa.Table:
+        """Return the report as it would be for documents of as many tokens as their bytes suggest."""
+        tables = []
+        for entry in corpus.manifest("ingest").entries():
+            path = corpus.folder("ingest") / entry.name
+            for group in row_groups(path, ("doc_uid", "n_bytes", "domain", "reason")):
+                tables.append(group.filter(pc.is_null(group["reason"])).drop_columns("reason"))
+        if not tables:
+            return REPORT_SCHEMA.empty_table()
+        table = pa.concat_tables(tables).sort_by("doc_uid")
+        domain = table["domain"].combine_chunks().dictionary_encode()
+        sizes = -(-table["n_bytes"].to_numpy() // _BYTES_PER_TOKEN)
+        lengths = self._drawable(
+            Lengths(
+                table["doc_uid"].to_numpy(),
+                np.clip(sizes, 1, np.iinfo(np.int32).max).astype(np.int32),
+                domain.indices.to_numpy(zero_copy_only=False).astype(np.int16),
+                tuple(domain.dictionary.to_pylist()),
+            )
+        )
+        settings = replace(self.settings, soft=None, utility=None)
+        return mixture(
+            lengths.n_tokens,
+            lengths.domain,
+            lengths.domains,
+            lengths.doc_uid,
+            settings,
+            seed=self.seed,
+        )[1]
+
     def _lengths(self, corpus: Corpus) -> Lengths:
-        """Return the documents to draw from; a named domain may have none of them."""
-        lengths = read_lengths(corpus)
+        """Return the documents to draw from."""
+        return self._drawable(read_lengths(corpus))
+
+    def _drawable(self, lengths: Lengths) -> Lengths:
+        """Leave out what packing would drop; add domains that are named and have no document."""
         chosen = lengths.n_tokens > 0
         if self.longest is not None:
             chosen &= lengths.n_tokens <= self.longest
@@ -129,6 +174,10 @@ class MixtureStage(Stage):
             lengths.domain[chosen],
             (*lengths.domains, *empty),
         )
+
+
+def _committed(corpus: Corpus, stage: str) -> bool:
+    return corpus.store.committed(stage, corpus.fingerprint(stage)) is not None
 
 
 def _notes(settings: MixtureSettings, report: pa.Table) -> list[str]:

@@ -112,9 +112,15 @@ def test_plan_and_run_say_what_runs_dry(corpora, tmp_path):
     mixture = {"tokens": 80_000, "max_epochs": 2, "weights": {"d-a": 0.9, "d-c": 0.1}}
     made = recipe(corpora, tmp_path / "w", mixture, pack={"seq_len": 90, "long": "drop"})
     assert [line.note for line in plan(made) if line.stage == "mixture"] == [""]
+    run(made, until="ingest")
+    [guess] = [line.note for line in plan(made) if line.stage == "mixture"]
+    assert guess.endswith("an estimate, by 4 bytes of text a token, before duplicates are removed")
+    assert "d-a runs dry" in guess
+    assert "leaves out d-b" in guess
     run(made, until="encode")
     [note] = [line.note for line in plan(made) if line.stage == "mixture"]
     done = run(made)
+    assert "an estimate" not in note
     assert "d-a runs dry" in note
     assert "leaves out d-b" in note
     assert all(part in done.warnings for part in note.split("; "))

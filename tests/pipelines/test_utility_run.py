@@ -119,7 +119,13 @@ def test_useful_documents_are_drawn_more_often(corpora, tmp_path):
 
 def test_scores_are_kept_by_file(corpora, tmp_path):
     """Other bounds of the weights score no text again; another target does."""
-    run(recipe(corpora, tmp_path / "w", {}), until="utility")
+    made = recipe(corpora, tmp_path / "w", {})
+    run(made, until="encode")
+    # What the mixture can reach is known before utility is.
+    assert [line.note for line in plan(made) if line.stage == "mixture"] == [
+        "reaches 0.020M tokens, no domain runs dry"
+    ]
+    run(made, until="utility")
     run(recipe(corpora, tmp_path / "w", {"min_weight": 1.0, "top": 0.3}), until="utility")
     first, second = (tmp_path / "w" / "artifacts").glob("utility-*")
     inodes = [{p.name: p.stat().st_ino for p in f.glob("scores-*")} for f in (first, second)]
