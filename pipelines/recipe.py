@@ -7,7 +7,7 @@ reads the file into them, strictly: no unknown key, no coercion, and all mistake
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -23,6 +23,7 @@ from pipelines.recipe_problems import Keys, Problem, find_problems
 from pipelines.recipe_reference import attribute_docs, tables
 from pipelines.runners import RunnerSettings
 from pipelines.sources import SourceSettings
+from transforms.embed import EmbedSettings
 from transforms.exact import ExactSettings
 from transforms.minhash import NearSettings
 from transforms.mixture import MixtureSettings
@@ -99,6 +100,8 @@ class Recipe:
     mixture: MixtureSettings | None = None
     """Drawing documents so that domains have the asked shares of tokens; without it each is drawn
     once."""
+    embed: EmbedSettings | None = None
+    """Vectors of documents, by which documents that belong together are found."""
     pack: PackSettings = field(default_factory=PackSettings)
     """Putting documents into rows of ``seq_len`` tokens."""
     balance: BalanceSettings = field(default_factory=BalanceSettings)
@@ -113,6 +116,9 @@ class Recipe:
         for problem in _rules(self.name, [source.name for source in self.sources]):
             raise ValueError(problem.line("recipe"))
         for problem in self._mixture_rules():
+            raise ValueError(problem.line("recipe"))
+        columns = [(source.name, source.columns) for source in self.sources]
+        for problem in _without_vectors(self.embed.column if self.embed else None, columns):
             raise ValueError(problem.line("recipe"))
         domains = sorted({source.domain_name for source in self.sources})
         for name in self.tokenizer.fim.domains if self.tokenizer.fim is not None else ():
@@ -224,6 +230,11 @@ def _raw_rules(raw: dict[str, Any]) -> Iterator[Problem]:
         return
     names = [source.get("name") if isinstance(source, dict) else None for source in sources]
     yield from _rules(raw.get("name"), names)
+    embed = raw.get("embed")
+    yield from _without_vectors(
+        embed.get("column") if isinstance(embed, dict) else None,
+        [(s.get("name"), s.get("columns", {})) for s in sources if isinstance(s, dict)],
+    )
     mixture = raw.get("mixture")
     if not isinstance(mixture, dict):
         return
@@ -253,6 +264,21 @@ def _unknown_names(
         if name not in known:
             text = _no_such("column of a source", name, known)
             yield Problem(("mixture", "soft", "column"), text)
+
+
+def _without_vectors(column: Any, sources: Sequence[tuple[Any, Any]]) -> Iterator[Problem]:
+    """Yield the problem of a column of vectors that a source does not keep."""
+    if not isinstance(column, str):
+        return
+    lacking = [
+        name for name, columns in sources if isinstance(columns, Mapping) and column not in columns
+    ]
+    if lacking:
+        text = (
+            f"{json.dumps(column)} is no column of source {lacking[0]}; keep it there: "
+            f'columns = {{ {column} = "..." }}'
+        )
+        yield Problem(("embed", "column"), text)
 
 
 def _no_such(kind: str, name: str, known: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from pipelines.steps.balance import BalanceStage
 from pipelines.steps.conversations import chat_plan
 from pipelines.steps.dedupe import ExactDedupeStage
 from pipelines.steps.earlier import EarlierRun
+from pipelines.steps.embed import EmbedStage
 from pipelines.steps.encode import EncodeStage
 from pipelines.steps.ingest import IngestStage
 from pipelines.steps.mixture import MixtureStage
@@ -28,8 +29,8 @@ def stages_of(recipe: Recipe) -> list[Stage]:
 
     Raises:
         RecipeError: a folder of ``dedupe.against`` holds nothing to compare with.
-        RecordError: a source names no files, the tokenizer's file is missing, or the target of
-            utility weights cannot be used.
+        RecordError: a source names no files, a file that the settings name is missing, or the
+            target of utility weights cannot be used.
         StorageError: what an earlier run left is damaged.
     """
     shuffle = recipe.runner.shuffle
@@ -45,6 +46,8 @@ def stages_of(recipe: Recipe) -> list[Stage]:
         TokenizerStage(recipe.tokenizer, recipe.seed),
         EncodeStage(recipe.tokenizer, recipe.seed, chat_plan(recipe.sources, recipe.tokenizer)),
     ]
+    if recipe.embed is not None:
+        stages.append(EmbedStage.prepare(recipe.embed, recipe.seed))
     if recipe.mixture is not None:
         longest = (
             recipe.pack.seq_len if recipe.pack.enabled and recipe.pack.long == "drop" else None

@@ -1,7 +1,8 @@
 """Typed columns from untyped values: what JSON and foreign Parquet types become.
 
-A column of a part has one of four types: bool, int64, float64 or string. Integers beside floats
-become floats; any other mixture becomes strings, as their JSON text. A value is first kept exactly,
+A column of a part has one of five types: bool, int64, float64, string, or, from Parquet, lists of
+float64. Integers beside floats become floats; any other mixture becomes strings, as their JSON text,
+and so does what has none of these types. A value is first kept exactly,
 so that the outcome depends on the part's values alone and not on how they came in batches.
 """
 
@@ -15,6 +16,7 @@ Values: TypeAlias = pa.Array | list[Any]
 """Some rows of a column: an array where all values have one type, else the values themselves."""
 
 _TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+_NUMBERS = pa.list_(pa.float64())
 _INT64 = range(-(2**63), 2**63)
 _EXACT_IN_FLOAT = 2.0**53
 
@@ -36,7 +38,7 @@ def narrow(values: list[Any]) -> Values:
 
 
 def from_arrow(array: pa.Array) -> Values:
-    """Return a foreign Arrow array as one of the four types; other types as values."""
+    """Return a foreign Arrow array as one of the five types; other types as values."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     kind = array.type
@@ -46,6 +48,8 @@ def from_arrow(array: pa.Array) -> Values:
         return array.cast(pa.int64()) if kind != pa.uint64() else narrow(array.to_pylist())
     if pa.types.is_floating(kind):
         return array.cast(pa.float64())
+    if _is_list(kind) and pa.types.is_floating(kind.value_type):
+        return array.cast(_NUMBERS)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return array.cast(pa.string())
     return narrow([_plain(value) for value in array.to_pylist()])
@@ -77,6 +81,11 @@ def _kinds(part: Values) -> set[pa.DataType]:
     if pa.int64() in kinds and not _fits(part):
         kinds.add(pa.string())
     return kinds
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    is_kind = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(check(kind) for check in is_kind)
 
 
 def _fits(values: Sequence[Any]) -> bool:

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from transforms.kernel import kernel
 from transforms.text import string_buffers
 
 UNSPACED_SCRIPTS: tuple[tuple[int, int], ...] = (
@@ -58,14 +59,16 @@ ZERO_WIDTH_SPACE = 0x200B
 
 _TABLE_END = 0x20000
 """Characters from here on are of one kind per range."""
-_SKIP, _SINGLE, _LONG = 1 << 24, 1 << 25, 1 << 26
-_CODE = (1 << 21) - 1
+SKIP, SINGLE, LONG = 1 << 24, 1 << 25, 1 << 26
+"""Flags in the table of characters: see :func:`token_table`."""
+CODE = (1 << 21) - 1
+"""The bits of an entry that hold a character, or the number of a row of expansions."""
 
 _LONG_TEXT = 1 << 20
 """Texts of more bytes are counted before room is made for their tokens."""
 
-_START = np.uint64(0xCBF29CE484222325)
-_PRIME = np.uint64(0x100000001B3)
+START = np.uint64(0xCBF29CE484222325)
+PRIME = np.uint64(0x100000001B3)
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 _SHORT = np.uint64(0xD6E8FEB86659FD93)
 
@@ -159,21 +162,21 @@ def token_table() -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
             character = chr(code)
             category = unicodedata.category(character)
             if category == "Cf" and code != ZERO_WIDTH_SPACE:
-                table[code] = _SKIP
+                table[code] = SKIP
             elif category[0] in "LMN" or category == "Pc":
                 folded = [ord(c) for c in character.casefold()]
                 if len(folded) == 1:
                     table[code] = folded[0]
                 else:
-                    table[code] = _LONG | len(rows)
+                    table[code] = LONG | len(rows)
                     rows.append(folded + [-1] * (3 - len(folded)))
     for low, high in _PLAIN_BLOCKS:
         table[low:high] = np.arange(low, high)
     for low, high in UNSPACED_SCRIPTS:
         part = table[low : min(high, _TABLE_END)]
-        part[(part & _CODE) != 0] |= _SINGLE
+        part[(part & CODE) != 0] |= SINGLE
     for low, high in INVISIBLE:
-        table[low : min(high, _TABLE_END)] = _SKIP
+        table[low : min(high, _TABLE_END)] = SKIP
     expansions = np.array(rows, np.int32)
     table.flags.writeable = expansions.flags.writeable = False
     return table, expansions
@@ -190,8 +193,8 @@ _FOLDED_BLOCKS = (
 """All other characters below the end of the table but surrogates, private use and hexagrams."""
 
 
-@numba.njit(cache=True, nogil=True)
-def _decode(data: npt.NDArray[np.uint8], place: int) -> tuple[int, int]:
+@kernel
+def decode_character(data: npt.NDArray[np.uint8], place: int) -> tuple[int, int]:
     """Return the character that starts at ``place``, and the place after it."""
     lead = int(data[place])
     if lead < 0x80:
@@ -206,20 +209,20 @@ def _decode(data: npt.NDArray[np.uint8], place: int) -> tuple[int, int]:
     return (lead & 0x07) << 18 | second << 12 | third << 6 | fourth, place + 4
 
 
-@numba.njit(cache=True, nogil=True)
-def _entry(code: int, table: npt.NDArray[np.int32]) -> int:
+@kernel
+def character_entry(code: int, table: npt.NDArray[np.int32]) -> int:
     """Return the entry of a character: of the table, or by its plane."""
     if code < _TABLE_END:
         return int(table[code])
     if code < 0x40000:
-        return _SINGLE | code
+        return SINGLE | code
     if 0xE0000 <= code < 0xE1000:
-        return _SKIP
+        return SKIP
     return 0
 
 
-@numba.njit(cache=True, nogil=True)
-def _final(state: np.uint64) -> np.uint64:
+@kernel
+def mixed_bits(state: np.uint64) -> np.uint64:
     """Mix the bits of a hash (finalizer of MurmurHash3)."""
     state = (state ^ (state >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     state = (state ^ (state >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
@@ -233,11 +236,11 @@ def _count_tokens(
     """Return the number of tokens of one text."""
     count, inside, place = 0, False, start
     while place < end:
-        code, place = _decode(data, place)
-        entry = _entry(code, table)
-        if entry & _SKIP:
+        code, place = decode_character(data, place)
+        entry = character_entry(code, table)
+        if entry & SKIP:
             continue
-        single = entry & _SINGLE
+        single = entry & SINGLE
         if single or (entry and not inside):
             count += 1
         inside = entry != 0 and not single
@@ -254,36 +257,36 @@ def _tokens(
     out: Hashes,
 ) -> int:
     """Write the hash of each token of one text; return their number."""
-    count, inside, place, state = 0, False, start, _START
+    count, inside, place, state = 0, False, start, START
     while place < end:
         code = int(data[place])
         if code < 0x80:
             place += 1
             entry = int(table[code])
         else:
-            code, place = _decode(data, place)
-            entry = _entry(code, table)
-            if entry & _SKIP:
+            code, place = decode_character(data, place)
+            entry = character_entry(code, table)
+            if entry & SKIP:
                 continue
-        if entry == 0 or entry & _SINGLE:
+        if entry == 0 or entry & SINGLE:
             if inside:
-                out[count] = _final(state)
+                out[count] = mixed_bits(state)
                 count += 1
                 inside = False
-                state = _START
+                state = START
             if entry:
-                out[count] = _final((_START ^ np.uint64(entry & _CODE)) * _PRIME)
+                out[count] = mixed_bits((START ^ np.uint64(entry & CODE)) * PRIME)
                 count += 1
-        elif entry & _LONG:
+        elif entry & LONG:
             inside = True
-            for part in expansions[entry & _CODE]:
+            for part in expansions[entry & CODE]:
                 if part >= 0:
-                    state = (state ^ np.uint64(part)) * _PRIME
+                    state = (state ^ np.uint64(part)) * PRIME
         else:
             inside = True
-            state = (state ^ np.uint64(entry)) * _PRIME
+            state = (state ^ np.uint64(entry)) * PRIME
     if inside:
-        out[count] = _final(state)
+        out[count] = mixed_bits(state)
         count += 1
     return count
 
@@ -318,17 +321,17 @@ def _ngrams(tokens: Hashes, count: int, ngram: int, out: Hashes) -> int:
         for k in range(count):
             state = (state ^ tokens[k]) * _BASE
             state ^= state >> np.uint64(29)
-        out[0] = _final(state)
+        out[0] = mixed_bits(state)
         return 1
     leaving = np.uint64(1)
     for _ in range(ngram):
         leaving *= _BASE
     for k in range(ngram):
         state = state * _BASE + tokens[k]
-    out[0] = _final(state)
+    out[0] = mixed_bits(state)
     for k in range(ngram, count):
         state = state * _BASE + tokens[k] - tokens[k - ngram] * leaving
-        out[k - ngram + 1] = _final(state)
+        out[k - ngram + 1] = mixed_bits(state)
     return count - ngram + 1
 
 

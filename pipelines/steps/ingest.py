@@ -57,6 +57,7 @@ class IngestStage(Stage):
     shuffle: ShuffleKind = "files"
 
     name: ClassVar[str] = "ingest"
+    version: ClassVar[int] = 2
 
     @classmethod
     def prepare(

@@ -90,18 +90,18 @@ def test_every_character_is_what_the_definition_says():
         if 0xD800 <= code < 0xE000 or 0x30000 < code < 0xDFFF0 or code > 0xE1000:
             continue
         character = chr(code)
-        kind, entry = kind_of(character), shingles._entry.py_func(code, table)
+        kind, entry = kind_of(character), shingles.character_entry.py_func(code, table)
         folded = [ord(c) for c in character.casefold()]
         if kind == "separator":
             assert entry == 0, hex(code)
         elif kind == "invisible":
-            assert entry == shingles._SKIP, hex(code)
-        elif entry & shingles._LONG:
-            parts = expansions[entry & shingles._CODE]
+            assert entry == shingles.SKIP, hex(code)
+        elif entry & shingles.LONG:
+            parts = expansions[entry & shingles.CODE]
             assert [p for p in parts if p >= 0] == folded
         else:
-            assert [entry & shingles._CODE] == folded
-            assert bool(entry & shingles._SINGLE) == (kind == "single"), hex(code)
+            assert [entry & shingles.CODE] == folded
+            assert bool(entry & shingles.SINGLE) == (kind == "single"), hex(code)
         if kind != "invisible":
             assert {kind_of(c) for c in character.casefold()} == {kind}, hex(code)
 
