@@ -20,8 +20,6 @@ from transforms.shingles import (
 
 NONZEROS = 8
 """Dimensions that a term adds to, one in each eighth of the vector."""
-OVERSHOOT = 2
-"""Terms that a part may have above the number at which it ends."""
 HASH_BITS = 64
 
 Bytes = npt.NDArray[np.uint8]
@@ -45,14 +43,14 @@ def next_terms(
         table: what characters are, see :func:`transforms.shingles.token_table`.
         expansions: characters that fold to several.
         state: where to begin, int64 [3]; moved on, at the end of the text beyond ``end``.
-        out: room for ``limit + OVERSHOOT`` hashes.
-        limit: the part ends after a character at which it has so many terms.
+        out: room for ``limit`` hashes.
+        limit: stop at so many.
     """
     count, place = 0, state[_PLACE]
     before, pending = state[_BEFORE], state[_PENDING] != 0
     hashed = (START ^ np.uint64(before)) * PRIME if before else START
-    stopped = False
-    while place < end and not stopped:
+    while place < end and count < limit:
+        first = place
         code = int(data[place])
         if code < 0x80:
             place += 1
@@ -72,15 +70,17 @@ def next_terms(
             out[count] = mixed_bits(hashed)
             count += 1
             pending = False
-        if is_word:
+        if is_word and count == limit:
+            # The character before stood alone; the word belongs to the next part.
+            place = first
+        elif is_word:
             hashed = _folded(START if before else hashed, entry, expansions)
             pending = True
         else:
             pending = character != 0 and before == 0
             hashed = (START ^ np.uint64(character)) * PRIME if character else START
-            stopped = count >= limit
         before = character
-    if not stopped:
+    if count < limit:
         if pending:
             out[count] = mixed_bits(hashed)
             count += 1
@@ -121,7 +121,7 @@ def count_documents(
         first: number of the first text, from 1; none had it or a higher one before.
         seen: int32 [buckets, 2]: the last text that has the bucket, and how many have it.
     """
-    out = np.empty(4096 + OVERSHOOT, np.uint64)
+    out = np.empty(4096, np.uint64)
     state = np.zeros(3, np.int64)
     bits = np.uint64(shift)
     for text in range(len(offsets) - 1):
@@ -163,10 +163,10 @@ def project(
         out: [texts, width].
     """
     room = 1024
-    while room < 2 * (part + OVERSHOOT):
+    while room < 2 * part:
         room *= 2
     keys, counts = np.zeros(room, np.uint64), np.zeros(room, np.int32)
-    terms, used = np.empty(part + OVERSHOOT, np.uint64), np.empty(part + OVERSHOOT, np.int64)
+    terms, used = np.empty(part, np.uint64), np.empty(part, np.int64)
     state = np.zeros(3, np.int64)
     of_part = np.empty(out.shape[1], np.float32)
     for text in range(len(offsets) - 1):

@@ -66,7 +66,19 @@ def test_anything_has_a_text(items):
     assert as_strings(narrow(items)).to_pylist() == [text(item) for item in items]
 
 
-def test_foreign_types_become_one_of_four():
+NUMBERS = pa.list_(pa.float64())
+
+
+def test_lists_beside_other_values_become_text():
+    """A column that is lists in one batch and something else in another is text in both."""
+    lists = from_arrow(pa.array([[0.5, 2.0], None], pa.list_(pa.float32())))
+    found = widen([lists, pa.array(["a"]), pa.nulls(1)])
+    assert [array.to_pylist() for array in found] == [["[0.5,2.0]", None], ["a"], [None]]
+    found = widen([lists, pa.nulls(1)])
+    assert [array.type for array in found] == [NUMBERS, NUMBERS]
+
+
+def test_foreign_types_become_one_of_five():
     """Small and unsigned integers, half floats, dictionaries, times, decimals, lists, bytes."""
     day = datetime.date(2024, 5, 1)
     cases = [
@@ -81,6 +93,8 @@ def test_foreign_types_become_one_of_four():
         (pa.array([day]), pa.string(), ["2024-05-01"]),
         (pa.array([decimal.Decimal("1.50")]), pa.string(), ["1.50"]),
         (pa.array([[1, 2], None]), pa.string(), ["[1,2]", None]),
+        (pa.array([[0.5, None], None], pa.list_(pa.float32())), NUMBERS, [[0.5, None], None]),
+        (pa.array([[1, 2]], pa.list_(pa.float16(), 2)), NUMBERS, [[1.0, 2.0]]),
         (pa.array([{"a": day}]), pa.string(), ['{"a":"2024-05-01"}']),
         (pa.array([b"ab\xff"]), pa.string(), ["ab\\xff"]),
         (pa.nulls(2), pa.null(), [None, None]),
