@@ -7,7 +7,8 @@ The definition, whose reasons stand in docs/embedding.md. A document's **terms**
   without another one beside it is a term of its own.
 
 A term weighs ``(1 + log2 tf) * (1 + log2((N + 1) / (df + 1)))``: ``tf`` is its count in the document,
-``df`` the number of the corpus's N documents that have it, counted by buckets of its hash. The hash
+``df`` the number of the corpus's N documents that have it, counted by buckets of its hash (of a large
+corpus, both in a sample). The hash
 and the seed choose eight dimensions, one in each eighth of the vector, and a sign in each (the block
 construction of Kane and Nelson, "Sparser Johnson-Lindenstrauss Transforms", 2014, section 3). The
 sum over the terms is scaled to length 1. A document of more than ``part`` terms is the mean of the
@@ -56,6 +57,9 @@ class EmbedSettings:
     buckets: Annotated[int, Ge(256), Le(1 << 24)] = 1 << 18
     """Counters for the number of documents that have a term; a power of 2. More of them tell rare
     terms apart better, at 4 bytes each."""
+    count: Annotated[int, Gt(0)] = 1 << 15
+    """Documents whose terms are counted, about. Of a larger corpus a half, a quarter or less is
+    counted, chosen by the seed and their addresses, so that it is this many to half as many."""
     min_documents: Annotated[int, Gt(0)] = 1
     """Terms that fewer documents have are left out."""
     part: Annotated[int, Ge(64), Le(1 << 20)] = 8192
@@ -91,6 +95,24 @@ class EmbedSettings:
     def shift(self) -> int:
         """Bits by which a term's hash is shifted to give its bucket."""
         return HASH_BITS + 1 - self.buckets.bit_length()
+
+
+def halvings(documents: int, count: int) -> int:
+    """Return how often a corpus is halved until no more than ``count`` documents are left."""
+    return max(0, (-(-documents // count) - 1).bit_length())
+
+
+def counted_rows(doc_uid: Counts, times: int, seed: int) -> npt.NDArray[np.bool_]:
+    """Return which documents are counted where the corpus is halved so many times.
+
+    Args:
+        doc_uid: addresses, any shape.
+        times: see :func:`halvings`, at most 63.
+        seed: chooses them.
+    """
+    last = np.uint64((1 << 64 - times) - 1)
+    chosen: npt.NDArray[np.bool_] = mix64(doc_uid, seed) <= last
+    return chosen
 
 
 class DocumentCounter:

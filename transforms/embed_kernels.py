@@ -55,6 +55,10 @@ def next_terms(
         if code < 0x80:
             place += 1
             entry = int(table[code])
+            if entry and not before:
+                hashed = (hashed ^ np.uint64(entry)) * PRIME
+                pending = True
+                continue
         else:
             code, place = decode_character(data, place)
             entry = character_entry(code, table)
@@ -162,9 +166,7 @@ def project(
         frequency: weight of a term by its count; longer counts weigh like the last one.
         out: [texts, width].
     """
-    room = 1024
-    while room < 2 * part:
-        room *= 2
+    room = _room(part)
     keys, counts = np.zeros(room, np.uint64), np.zeros(room, np.int32)
     terms, used = np.empty(part, np.uint64), np.empty(part, np.int64)
     state = np.zeros(3, np.int64)
@@ -178,7 +180,7 @@ def project(
             n = next_terms(data, end, table, expansions, state, terms, part)
             if n == 0:
                 continue
-            distinct = _count_terms(terms, n, keys, counts, used)
+            distinct = _count_terms(terms, n, keys[: _room(n)], counts, used)
             of_part[:] = 0
             _add_terms(keys, counts, used, distinct, shift, seed, rarity, frequency, of_part)
             _scale(of_part, n)
@@ -186,6 +188,15 @@ def project(
             parts += 1
         if parts:
             _scale(total, 1)
+
+
+@kernel
+def _room(terms: int) -> int:
+    """Return the slots of a hash table of so many terms, a power of 2."""
+    room = 64
+    while room < 2 * terms:
+        room *= 2
+    return room
 
 
 @kernel

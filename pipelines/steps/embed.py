@@ -1,8 +1,8 @@
 """Stage ``embed``: a vector per document that no stage has dropped.
 
 Vectors of text take two phases: the documents that have each term are counted by ingest file and
-summed; then each file is embedded by the sums. All ingested documents are counted, so that what
-other stages remove changes no other document's vector. Given vectors are all checked before the
+summed; then each file is embedded by the sums. Ingested documents are counted, whatever became of
+them, so that what other stages remove changes no other document's vector. Given vectors are all checked before the
 first file is written.
 """
 
@@ -48,7 +48,7 @@ from pipelines.steps.removed import (
 from pipelines.steps.stage import Apply, Stage, settings_json
 from pipelines.tasks import Phase, Result, Task, Work
 from pipelines.text_spans import SPAN_STAGES, read_spans, span_artifacts, spans_digest
-from transforms.embed import EmbedSettings, embed_texts, unicode_version
+from transforms.embed import EmbedSettings, embed_texts, halvings, unicode_version
 from transforms.embed_column import read_vectors, unit_vectors
 from transforms.ids import apply_ids
 from transforms.record import RecordError
@@ -150,15 +150,19 @@ class EmbedStage(Stage):
     # Counts of terms.
 
     def _count_tasks(self, corpus: Corpus) -> list[Task]:
+        times = halvings(corpus.manifest("ingest").counters["ingested"], self.settings.count)
         inputs = {"buckets": self.settings.buckets, "unicode": unicode_version()}
+        # Where all are counted it does not matter how they are chosen.
+        chosen = [times, self.seed] if times else []
         return [
-            self._task(corpus, entry, path, counts=inputs) for entry, path in self._paths(corpus)
+            self._task(corpus, entry, (path, times), counts=inputs, chosen=chosen)
+            for entry, path in self._paths(corpus)
         ]
 
     def _count(self, task: Task) -> Work:
-        path = Path(task.payload)
+        path, times = Path(task.payload[0]), task.payload[1]
         target = task.folder / f"counts-{path.name[:10]}-{task.fingerprint[:12]}.parquet"
-        entry, documents = count_file(path, target, self.settings)
+        entry, documents = count_file(path, target, self.settings, times, self.seed)
         return Work([entry], {"counted": documents})
 
     def _counted(self, corpus: Corpus, results: list[Result]) -> Counted:
@@ -257,7 +261,8 @@ class EmbedStage(Stage):
             if spans:
                 of_file["spans"] = spans_digest(spans, shards_of(Path(path)))
             # The digest of the weights stands for how they were counted.
-            settings = {k: v for k, v in self.config().items() if k != "frequencies"}
+            counting = ("frequencies", "count", "min_documents")
+            settings = {k: v for k, v in self.config().items() if k not in counting}
             payload = (path, removed.get(entry.name), rarity)
             tasks.append(self._task(corpus, entry, payload, settings=settings, **of_file))
         return tasks

@@ -16,6 +16,7 @@ from transforms.embed import (
     Counts,
     DocumentCounter,
     EmbedSettings,
+    counted_rows,
     term_rarity,
     unicode_version,
 )
@@ -47,17 +48,26 @@ class Rarity:
         return Rarity, (self.file, self.digest, None)
 
 
-def count_file(path: Path, target: Path, settings: EmbedSettings) -> tuple[FileEntry, int]:
+def count_file(
+    path: Path, target: Path, settings: EmbedSettings, times: int, seed: int
+) -> tuple[FileEntry, int]:
     """Write in how many documents of an ingest file each bucket occurs.
 
-    All documents count that ingest did not drop.
+    Args:
+        path: the file; its documents count that ingest did not drop.
+        target: where to write.
+        settings: how many buckets there are.
+        times: how often the corpus is halved before it is counted.
+        seed: chooses the documents that count.
 
     Returns:
         The file, and the number of documents.
     """
     counter = DocumentCounter(settings)
-    for group in row_groups(path, ("reason", "text")):
-        for block in text_blocks(group.filter(pc.is_null(group["reason"]))["text"]):
+    for group in row_groups(path, ("doc_uid", "reason", "text")):
+        chosen = pa.array(counted_rows(group["doc_uid"].to_numpy(), times, seed))
+        chosen = pc.and_(chosen, pc.is_null(group["reason"].combine_chunks()))
+        for block in text_blocks(group.filter(chosen)["text"]):
             counter.add(block)
         # Else it would live until the next one is read.
         del group

@@ -18,7 +18,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.embed import DocumentCounter, EmbedSettings, embed_texts, term_rarity
+from transforms.embed import (
+    DocumentCounter,
+    EmbedSettings,
+    counted_rows,
+    embed_texts,
+    halvings,
+    term_rarity,
+)
 from transforms.embed_column import read_vectors, unit_vectors
 from transforms.shingles import INVISIBLE, UNSPACED_SCRIPTS
 
@@ -157,6 +164,25 @@ def test_vectors_are_those_of_the_definition(texts, seed, least):
     assert found.shape == (len(texts), 64)
     for mine, theirs in zip(found, want, strict=True):
         assert np.abs(mine - theirs).max(initial=0) < 1e-3
+
+
+@given(st.integers(0, 10**12), st.integers(1, 10**6))
+def test_a_corpus_is_halved_until_it_is_small_enough(documents, count):
+    """So often and not oftener."""
+    times = halvings(documents, count)
+    assert documents <= count << times
+    assert times == 0 or documents > count << (times - 1)
+
+
+def test_halves_are_nested_and_chosen_by_seed():
+    """Of 2^k documents about one is chosen; fewer of them where the corpus is larger."""
+    uids = np.arange(1 << 16, dtype=np.int64) + (12345 << 24)
+    chosen = [counted_rows(uids, times, 7) for times in range(5)]
+    assert chosen[0].all()
+    for times in range(1, 5):
+        assert not (chosen[times] & ~chosen[times - 1]).any()
+        assert abs(chosen[times].mean() * 2**times - 1) < 0.1
+    assert (chosen[1] != counted_rows(uids, 1, 8)).any()
 
 
 def words(rng, n):
