@@ -99,7 +99,7 @@ class EmbedSettings:
 
 def halvings(documents: int, count: int) -> int:
     """Return how often a corpus is halved until no more than ``count`` documents are left."""
-    return max(0, (-(-documents // count) - 1).bit_length())
+    return max(0, -(-documents // count) - 1).bit_length()
 
 
 def counted_rows(doc_uid: Counts, times: int, seed: int) -> npt.NDArray[np.bool_]:
