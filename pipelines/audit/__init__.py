@@ -1,0 +1,1 @@
+"""Judging what other tools made, from files alone."""
