@@ -59,7 +59,7 @@ def test_every_command_has_help_for_everything(generator):
         assert result.exit_code == 0
     expected = (
         "plan,run,query,explain,show,diff,verify,export,replan,gc,train,doctor,"
-        "vendor reader,catalog rebuild,recipe schema"
+        "vendor reader,catalog rebuild,recipe schema,audit dedup"
     )
     assert set(names) == set(expected.split(","))
 
