@@ -203,6 +203,24 @@ def _ingest(lookup: Lookup, told: Explanation) -> Mapping[str, Any]:
     }
 
 
+def _decontaminate(lookup: Lookup, told: Explanation) -> Mapping[str, Any]:
+    rows = lookup.rows(
+        "SELECT item_set, item_id, score FROM contamination WHERE doc_uid = $uid "
+        "ORDER BY score DESC, item_set, item_id",
+        uid=(told.document or {})["doc_uid"],
+    )
+    if not rows:
+        return {"detail": "holds no evaluation item"}
+    best, policy = rows[0], lookup.setting("decontaminate.policy")
+    others = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+    return {
+        "measure": "score",
+        "score": best["score"],
+        "threshold": lookup.setting("decontaminate.threshold"),
+        "detail": f"holds {best['item_set']} {best['item_id']}{others}; policy = {policy!r}",
+    }
+
+
 def _exact(lookup: Lookup, told: Explanation) -> Mapping[str, Any]:
     return _duplicate(told, "exact", 1.0)
 
@@ -263,6 +281,7 @@ def _pack(lookup: Lookup, told: Explanation) -> Mapping[str, Any]:
 
 _MEASURES: Mapping[str, Callable[[Lookup, Explanation], Mapping[str, Any]]] = {
     "ingest": _ingest,
+    "decontaminate": _decontaminate,
     "dedupe.exact": _exact,
     "dedupe.near": _near,
     "encode": _encode,

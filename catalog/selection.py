@@ -30,6 +30,7 @@ class Decision:
 
 
 DECISIONS: tuple[Decision, ...] = (
+    Decision("decontaminate", r"dropped-.*\.parquet", "'decontaminate'"),
     Decision("dedupe.exact", r"duplicates-.*\.parquet", "'dedupe.exact'"),
     Decision("dedupe.near", r"duplicates-.*\.parquet", "'dedupe.near'"),
     Decision("encode", r"drops-.*\.parquet", "reason"),

@@ -16,6 +16,16 @@ from catalog.store import quote
 DUPLICATE_STAGES = ("dedupe.exact", "dedupe.near")
 """Stages whose ``duplicates-*.parquet`` make up the view ``duplicates``."""
 
+SPAN_FILES: tuple[tuple[str, str, str, str], ...] = (
+    (
+        "decontaminate",
+        r"matches-.*\.parquet",
+        "contamination",
+        "item_set || ' ' || item_id || ': ' || CAST(round(100 * score) AS INTEGER) || '% of it'",
+    ),
+)
+"""Stage, names of its files, kind in the view ``spans``, and SQL of the detail."""
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -53,6 +63,18 @@ def _nothing(artifacts: Artifacts) -> str | None:
 def _duplicates(artifacts: Artifacts) -> str | None:
     paths = [p for s in DUPLICATE_STAGES for p in files_of(artifacts, s, r"duplicates-.*\.parquet")]
     return f"SELECT * FROM {scan(paths, union=True)}" if paths else None
+
+
+def _spans(artifacts: Artifacts) -> str | None:
+    parts = []
+    for stage, pattern, kind, detail in SPAN_FILES:
+        paths = files_of(artifacts, stage, pattern)
+        if paths:
+            parts.append(
+                f'SELECT doc_uid, "start", "end", {quote(kind)} AS kind, {detail} AS detail '
+                f"FROM {scan(paths)}"
+            )
+    return " UNION ALL ".join(parts) or None
 
 
 def _placements(artifacts: Artifacts) -> str | None:
@@ -133,7 +155,26 @@ VIEWS: tuple[View, ...] = (
             ("kind", "VARCHAR"),
             ("detail", "VARCHAR"),
         ),
-        _nothing,
+        _spans,
+    ),
+    View(
+        "contamination",
+        (
+            ("doc_uid", "BIGINT"),
+            ("item_set", "VARCHAR"),
+            ("item_id", "VARCHAR"),
+            ("score", "DOUBLE"),
+            ("start", "BIGINT"),
+            ("end", "BIGINT"),
+            ("tokens", "INTEGER"),
+            ("item_tokens", "INTEGER"),
+            ("item_start", "BIGINT"),
+            ("item_end", "BIGINT"),
+            ("answer", "BOOLEAN"),
+            ("found", "VARCHAR"),
+            ("item", "VARCHAR"),
+        ),
+        _from("decontaminate", r"matches-.*\.parquet", "*"),
     ),
     View(
         "selection",

@@ -13,6 +13,7 @@ from transforms.tokenize.conversation import NO_TRAINED_TOKEN
 
 _DROPS = {
     "ingest": {"dropped_min_chars": "under min_chars"},
+    "decontaminate": {"dropped": "decontaminate"},
     "dedupe.exact": {"dropped": "dedupe.exact"},
     "dedupe.near": {"dropped": "dedupe.near"},
     "encode": {
@@ -128,6 +129,11 @@ def _flow(summary: RunSummary, stage: str, manifest: Manifest, rows_in: int) -> 
             summary.warnings.append(f"{counters['repeated ids']} documents had a repeated id")
         return summary.lines, summary.ingested - sum(dropped.values())
     summary.removed_against += counters.get(REMOVED_AGAINST, 0)
+    if stage == "decontaminate" and counters.get("items too short"):
+        summary.warnings.append(
+            f"{counters['items too short']:,} evaluation items are too short to be told from chance "
+            "and were not searched"
+        )
     if stage == "dedupe.near" and counters.get("pairs left out"):
         summary.warnings.append(
             f"{counters['pairs left out']:,} pairs within very large groups of similar documents "

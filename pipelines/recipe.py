@@ -23,6 +23,7 @@ from pipelines.recipe_problems import Keys, Problem, find_problems
 from pipelines.recipe_reference import attribute_docs, tables
 from pipelines.runners import RunnerSettings
 from pipelines.sources import SourceSettings
+from transforms.contamination import DecontaminateSettings
 from transforms.embed import EmbedSettings
 from transforms.exact import ExactSettings
 from transforms.minhash import NearSettings
@@ -93,6 +94,8 @@ class Recipe:
     """Where documents come from, in the order in which duplicates prefer them."""
     ingest: IngestSettings = field(default_factory=IngestSettings)
     """Reading and normalizing documents."""
+    decontaminate: DecontaminateSettings | None = None
+    """Dropping or cutting documents that hold items of evaluation sets; skipped without its table."""
     dedupe: DedupeSettings = field(default_factory=DedupeSettings)
     """Removing duplicates."""
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)

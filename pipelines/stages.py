@@ -9,6 +9,7 @@ from pipelines.corpus import Corpus
 from pipelines.recipe import Recipe
 from pipelines.steps.balance import BalanceStage
 from pipelines.steps.conversations import chat_plan
+from pipelines.steps.decontaminate import DecontaminateStage
 from pipelines.steps.dedupe import ExactDedupeStage
 from pipelines.steps.earlier import EarlierRun
 from pipelines.steps.embed import EmbedStage
@@ -29,8 +30,8 @@ def stages_of(recipe: Recipe) -> list[Stage]:
 
     Raises:
         RecipeError: a folder of ``dedupe.against`` holds nothing to compare with.
-        RecordError: a source names no files, a file that the settings name is missing, or the
-            target of utility weights cannot be used.
+        RecordError: a source names no files, a file that the settings name is missing or cannot be
+            used, or the target of utility weights cannot be used.
         StorageError: what an earlier run left is damaged.
     """
     shuffle = recipe.runner.shuffle
@@ -38,6 +39,8 @@ def stages_of(recipe: Recipe) -> list[Stage]:
     stages: list[Stage] = [
         IngestStage.prepare(recipe.sources, recipe.ingest, recipe.workdir, shuffle)
     ]
+    if recipe.decontaminate is not None:
+        stages.append(DecontaminateStage.prepare(recipe.decontaminate))
     if recipe.dedupe.exact is not None:
         stages.append(ExactDedupeStage(recipe.dedupe.exact, shuffle, against))
     if recipe.dedupe.near is not None:

@@ -63,6 +63,7 @@ class BalanceStage(Stage):
     name: ClassVar[str] = "balance"
     parents: ClassVar[tuple[str, ...]] = (
         "ingest",
+        "decontaminate",
         "dedupe.exact",
         "dedupe.near",
         "tokenizer",

@@ -50,7 +50,7 @@ class ExactDedupeStage(Stage):
     """Runs whose documents come first in the keep order, and stay."""
 
     name: ClassVar[str] = "dedupe.exact"
-    parents: ClassVar[tuple[str, ...]] = ("ingest",)
+    parents: ClassVar[tuple[str, ...]] = ("ingest", "decontaminate")
 
     def config(self) -> dict[str, Any]:
         """Return the settings that the result depends on."""
@@ -74,7 +74,11 @@ class ExactDedupeStage(Stage):
         return (corpora, (removed,)) | "Barrier" >> Barrier(self._finish)
 
     def _tasks(self, corpus: Corpus) -> list[Task]:
-        files = [_HashedFile.of(corpus, entry) for entry in corpus.manifest("ingest").entries()]
+        removed = removed_by_file(corpus)
+        files = [
+            replace(_HashedFile.of(corpus, entry), gone=removed.get(entry.name))
+            for entry in corpus.manifest("ingest").entries()
+        ]
         rows, start = sum(file.rows for file in files), FIRST_NUMBER
         bounds = [start]
         for origin, run in enumerate(self.against):
@@ -153,7 +157,7 @@ class _HashedFile:
     start: int = 0
     """Number of the first row, in an earlier run; documents of this run go by their address."""
     gone: Uids | None = None
-    """What the earlier run removed."""
+    """What the earlier run removed; of this run's files, what earlier stages did."""
 
     @classmethod
     def of(cls, corpus: Corpus, entry: FileEntry) -> "_HashedFile":

@@ -52,7 +52,13 @@ class EncodeStage(Stage):
     chat: ChatPlan | None = None
 
     name: ClassVar[str] = "encode"
-    parents: ClassVar[tuple[str, ...]] = ("ingest", "dedupe.exact", "dedupe.near", "tokenizer")
+    parents: ClassVar[tuple[str, ...]] = (
+        "ingest",
+        "decontaminate",
+        "dedupe.exact",
+        "dedupe.near",
+        "tokenizer",
+    )
 
     def config(self) -> dict[str, Any]:
         """Return the settings that the result depends on."""

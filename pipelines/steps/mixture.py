@@ -36,7 +36,13 @@ class MixtureStage(Stage):
     """Tokens above which packing drops a document; such a one is not counted, nor drawn."""
 
     name: ClassVar[str] = "mixture"
-    parents: ClassVar[tuple[str, ...]] = ("ingest", *_DUPLICATE_STAGES, "encode", "utility")
+    parents: ClassVar[tuple[str, ...]] = (
+        "ingest",
+        "decontaminate",
+        *_DUPLICATE_STAGES,
+        "encode",
+        "utility",
+    )
 
     def config(self) -> dict[str, Any]:
         """Return the settings that the result depends on."""

@@ -76,7 +76,7 @@ class NearDedupeStage(Stage):
     """Runs whose documents come first in the keep order, and stay."""
 
     name: ClassVar[str] = STAGE
-    parents: ClassVar[tuple[str, ...]] = ("ingest", "dedupe.exact")
+    parents: ClassVar[tuple[str, ...]] = ("ingest", "decontaminate", "dedupe.exact")
 
     def config(self) -> dict[str, Any]:
         """Return the settings that the result depends on; what a letter is depends on Unicode."""

@@ -31,7 +31,7 @@ class TokenizerStage(Stage):
     seed: int = 0
 
     name: ClassVar[str] = "tokenizer"
-    parents: ClassVar[tuple[str, ...]] = ("ingest", "dedupe.exact", "dedupe.near")
+    parents: ClassVar[tuple[str, ...]] = ("ingest", "decontaminate", "dedupe.exact", "dedupe.near")
 
     @property
     def model(self) -> Path | None:
