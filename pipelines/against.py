@@ -28,6 +28,10 @@ def earlier_runs(recipe: Recipe) -> tuple[EarlierRun, ...]:
     runs: dict[str, EarlierRun] = {}
     for place, folder in enumerate(recipe.dedupe.against):
         try:
+            if Path(folder).resolve() == Path(recipe.workdir).resolve():
+                raise NoEarlierRunError(
+                    "this recipe's own workdir; name another one, or add the sources to one recipe"
+                )
             run = newest_run(folder)
             text = "; ".join(_refusals(recipe, run, runs))
         except NoEarlierRunError as error:
@@ -44,9 +48,6 @@ def earlier_runs(recipe: Recipe) -> tuple[EarlierRun, ...]:
 
 def _refusals(recipe: Recipe, run: EarlierRun, others: dict[str, EarlierRun]) -> Iterator[str]:
     """Yield why a run cannot be compared with."""
-    if Path(run.workdir) == Path(recipe.workdir).resolve():
-        yield "this recipe's own workdir; name another one, or add the sources to one recipe"
-        return
     for folder, other in others.items():
         if other.ingest == run.ingest:
             yield f"holds the same documents as {folder}; name one of them"
@@ -95,7 +96,11 @@ def newest_run(workdir: str | Path) -> EarlierRun:
 def _of(store: Workdir, run: Run) -> EarlierRun:
     deciding = [stage for stage in run.stages if stage.stage in ("ingest", *REMOVING_STAGES)]
     for stage in deciding:
-        if store.committed(stage.stage, stage.fingerprint) is None:
+        try:
+            found = store.committed(stage.stage, stage.fingerprint)
+        except StorageError as error:
+            raise StorageError(f"{store.path} of dedupe.against: {error} its recipe") from error
+        if found is None:
             raise StorageError(
                 f"{store.folder(stage.stage, stage.fingerprint)}: not there any more, and run "
                 f"{run.run_id} is to be compared with; run the recipe of {store.path} again"

@@ -46,6 +46,7 @@ from pipelines.steps.near_search import (
     gone_by_file,
     numbers_by_file,
     shared_facts,
+    sought_keys,
     with_named_keepers,
 )
 from pipelines.steps.near_sets import (
@@ -162,9 +163,11 @@ class NearDedupeStage(Stage):
         receipts = tuple(result.receipt for result in results)
         return Search(corpus, receipts, self.fingerprint(corpus))
 
-    def _narrow_tasks(self, search: Search, phase: str, more: Iterable[Uids]) -> list[Task]:
+    def _narrow_tasks(
+        self, search: Search, phase: str, more: Iterable[Uids], facts: dict[str, Any] | None = None
+    ) -> list[Task]:
         """Return a task for each signed file, with its documents that are gone."""
-        shared = shared_facts(search, self.against, self.settings)
+        shared = {**shared_facts(search, self.against, self.settings), **(facts or {})}
         own = search.own_files()
         files = list(zip(own, gone_by_file(search.corpus, own, more), strict=True))
         earlier = earlier_files(self.against, self.settings)
@@ -196,7 +199,8 @@ class NearDedupeStage(Stage):
 
     def _band_tasks(self, search: Search) -> list[Task]:
         equal = (read_scratch(path)["doc_uid"].to_numpy() for path in search.equal)
-        return self._narrow_tasks(search, "bands", equal)
+        facts = sought_keys(search, self.against, self.settings.bands)
+        return self._narrow_tasks(search, "bands", equal, facts)
 
     def _with_pairs(self, search: Search, results: list[Written]) -> Search:
         paths = tuple(r.path for r in results if r.order >= PAIRS)

@@ -16,7 +16,13 @@ from pipelines.steps.columns import split
 from pipelines.steps.dedupe import split_by_hash
 from pipelines.steps.earlier import accepted, reading
 from pipelines.steps.near_sets import pair_table, read_scratch, write_scratch
-from pipelines.steps.near_signatures import bands_of, comparable, signed_groups, source_rank
+from pipelines.steps.near_signatures import (
+    bands_of,
+    comparable,
+    may_hold,
+    signed_groups,
+    source_rank,
+)
 from pipelines.steps.removed import id_overlay
 from pipelines.tasks import Clock, Task, record_cost
 from transforms.candidates import bucket_pairs, distinct
@@ -101,6 +107,7 @@ def by_band(task: Task) -> Partitioned:
         if not len(group):
             continue
         rank = source_rank(group, task.shared["ranks"][file.origin])
+        sought = task.shared.get("sought") if file.earlier else None
         ranks = (rank << 40) + ((1 << 40) - 1 - group["n_chars"].to_numpy())
         keys = bands_of(group)
         columns = (numbers, ranks, group["n_shingles"].to_numpy())
@@ -111,6 +118,9 @@ def by_band(task: Task) -> Partitioned:
             uid, order, size = (np.repeat(c[start : start + step], bands) for c in columns)
             flat = part.ravel()
             names = {"key": flat, "uid": uid, "rank": order, "size": size.astype(np.int32)}
+            if sought is not None:
+                found = may_hold(sought, flat)
+                flat, names = flat[found], {name: c[found] for name, c in names.items()}
             yield from split(pa.table(names), _head(flat.view(np.uint64), partitions), partitions)
 
 

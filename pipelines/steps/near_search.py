@@ -22,11 +22,14 @@ from pipelines.steps.earlier import (
     source_ranks,
 )
 from pipelines.steps.near_pairs import ROWS_PER_TABLE, Written
-from pipelines.steps.near_sets import read_scratch
-from pipelines.steps.near_signatures import STAGE, SignedFile, signature_entries
+from pipelines.steps.near_sets import read_scratch, scratch_path
+from pipelines.steps.near_signatures import STAGE, SignedFile, signature_entries, write_sought
 from pipelines.steps.removed import Uids, by_file, removed_uids
 from transforms.candidates import distinct
 from transforms.minhash import NearSettings
+
+_MOST_SOUGHT = 1 << 26
+"""Band keys of new documents that one worker notes: 128 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,21 @@ def shared_facts(
         "threshold": settings.threshold,
         "bands": partitions_for(rows * settings.bands, rows_each=ROWS_PER_TABLE),
     }
+
+
+def sought_keys(search: Search, against: Sequence[EarlierRun], bands: int) -> dict[str, str]:
+    """Return where the band keys of new documents are noted, so that few others are sent.
+
+    Empty where earlier documents are not more, or new ones so many that one worker should not read
+    all their keys; then all keys are sent, with the same result.
+    """
+    files = search.own_files()
+    rows = sum(file.rows for file in files)
+    if rows * bands > _MOST_SOUGHT or rows > sum(run.documents for run in against):
+        return {}
+    path = scratch_path(search.store, "npy")
+    write_sought(path, files, bands)
+    return {"sought": str(path)}
 
 
 def gone_by_file(

@@ -43,7 +43,7 @@ def pair_table(first: Int64s, second: Int64s) -> pa.Table:
 
 def write_scratch(store: Workdir, table: pa.Table) -> str:
     """Write a table that lives as long as the run; return its path."""
-    path = _scratch(store, "arrow")
+    path = scratch_path(store, "arrow")
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
     return str(path)
@@ -67,7 +67,7 @@ def write_sets(
         source_rank: place of the file's source in the keep order.
         ngram: tokens per shingle.
     """
-    values = _scratch(store, "sets")
+    values = scratch_path(store, "sets")
     with reading(file.corpus):
         overlay = id_overlay(file.corpus, Path(file.ingest))
         uids = file.addresses(wanted)
@@ -214,6 +214,7 @@ def order_columns(files: Sequence[SetFile], uids: Int64s) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _scratch(store: Workdir, suffix: str) -> Path:
+def scratch_path(store: Workdir, suffix: str) -> Path:
+    """Return the path of a new file that lives as long as the run."""
     store.scratch.mkdir(parents=True, exist_ok=True)
     return store.scratch / f"{uuid.uuid4().hex}.{suffix}"

@@ -2,7 +2,7 @@
 
 import unicodedata
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -220,6 +220,32 @@ def bands_of(signed: pa.Table) -> npt.NDArray[np.int64]:
     flat = np.frombuffer(array.buffers()[1], np.int64)
     rows = flat.reshape(-1, array.type.byte_width // 8)
     return rows[array.offset : array.offset + len(array)]
+
+
+def write_sought(path: Path, files: Sequence[SignedFile], bands: int) -> None:
+    """Write a set of bits that tells which band keys new documents have, and a few others.
+
+    Args:
+        path: where to; 2 bytes per key, at least.
+        files: the signatures of new documents.
+        bands: band keys per document.
+    """
+    keys = max(1, sum(file.rows for file in files) * bands)
+    size = 1 << (16 * keys - 1).bit_length()
+    bits = np.zeros(size // 8, np.uint8)
+    for file in files:
+        for group in signed_groups(file):
+            place = bands_of(group).ravel() & (size - 1)
+            np.bitwise_or.at(bits, place >> 3, np.uint8(1) << (place & 7).astype(np.uint8))
+    np.save(path, bits)
+
+
+def may_hold(path: str, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return which band keys a new document may have: all that one has, and 1 in 16 others."""
+    bits = np.load(path, mmap_mode="r")
+    place = keys & (8 * len(bits) - 1)
+    found: npt.NDArray[np.bool_] = (bits[place >> 3] >> (place & 7).astype(np.uint8)) & 1 == 1
+    return found
 
 
 def comparable(signed: pa.Table, gone: Uids | None) -> pa.Array:

@@ -13,11 +13,13 @@ from catalog.explain import explain
 from catalog.store import open_catalog
 from pipelines.against import newest_run
 from pipelines.artifacts import StorageError
+from pipelines.corpus import Corpus
 from pipelines.recipe import RecipeError, from_dict, resolved
 from pipelines.run import run
 from pipelines.stages import plan
 from pipelines.steps.dedupe import ExactDedupe
 from pipelines.steps.documents import IngestDocuments, ReadDocuments
+from pipelines.steps.earlier import reading
 from pipelines.steps.near import NearDedupe
 from transforms.minhash import NearSettings
 
@@ -101,7 +103,7 @@ def ingested(workdir):
     return found
 
 
-SIZES = {"a1": 90, "a2": 60, "b1": 110, "c1": 40, "c2": 80}
+SIZES = {"a1": 90, "a2": 60, "b1": 110, "c1": 40, "c2": 60}
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +128,7 @@ def test_a_chain_of_increments_keeps_what_one_run_keeps(chain):
     assert set().union(*parts) == kept(folder / "all")
     assert sum(map(len, parts)) == done["all"].kept
     for name in "bc":
-        assert sum(done[name].dropped.values()) > 50
+        assert sum(done[name].dropped.values()) > 30
         assert counters(folder / name)["removed against earlier runs"] > 20
         assert counters(folder / name, "dedupe.exact")["removed against earlier runs"] > 5
         accounts = done[name]
@@ -193,11 +195,14 @@ def test_old_texts_are_read_for_candidates_alone(chain):
 )
 def test_workers_shuffle_and_place_change_no_byte(chain, tmp_path, runner, monkeypatch):
     """The same bytes for any workers, both shuffles and small tables, and with moved old folders."""
-    folder, sources, _ = chain
+    folder, sources, done = chain
     for name in "ab":
         shutil.copytree(folder / name, tmp_path / name)
     if runner["workers"] == 4:
         monkeypatch.setattr("pipelines.steps.near_sets._SET_LIMIT", 500)
+        # All band keys are sent, not only those that a new document may have.
+        assert done["a"].kept + done["b"].kept > SIZES["c1"] + SIZES["c2"]
+        monkeypatch.setattr("pipelines.steps.near_search._MOST_SOUGHT", 0)
     own = [sources[n] for n in sources if n[0] == "c"]
     against = [tmp_path / "a", tmp_path / "b"]
     dedupe(own, tmp_path / "c", against, runner={"kind": "local", **runner})
@@ -389,8 +394,17 @@ def test_what_was_removed_there_is_missed_by_name(chain, tmp_path):
         plan(made)
     manifest.write_text(text)
     next(tmp_path.glob("a/artifacts/dedupe.near-*/signatures-*.parquet")).unlink()
-    with pytest.raises(StorageError, match="missing or of another size"):
+    with pytest.raises(
+        StorageError, match=r"dedupe.against.*missing or of another size.*run again"
+    ):
         plan(made)
+
+
+def test_what_goes_while_it_is_read_is_missed_by_name(tmp_path):
+    """A file that vanishes in mid-run is a matter of storage: the folder and the remedy."""
+    words = f"{tmp_path}/x.*run the recipe of that folder again"
+    with pytest.raises(StorageError, match=words), reading(Corpus(str(tmp_path))):
+        pq.read_table(tmp_path / "x")
 
 
 def test_in_another_pipeline(chain, tmp_path):
