@@ -12,12 +12,14 @@ import pyarrow as pa
 from pipelines.artifacts import FileEntry, Receipt, file_sha256, fingerprint, write_atomically
 from pipelines.corpus import Corpus
 from pipelines.steps.columns import row_groups
-from pipelines.steps.removed import kept_rows, removed_by_file
+from pipelines.steps.removed import kept_rows, removed_by_file, shards_of
 from pipelines.steps.stage import Apply, Stage, settings_json
 from pipelines.tasks import Clock, Phase, Result, Task, Work, record_cost
+from pipelines.text_spans import read_spans, span_artifacts
 from transforms.record import RecordError
 from transforms.tokenize.encoder import load_encoder
 from transforms.tokenize.settings import TokenizerSettings
+from transforms.tokenize.text_spans import apply_spans
 from transforms.tokenize.train import sample_chunks, train_sentencepiece
 
 _SUFFIXES = {"sentencepiece": ".model", "hf": ".json", "tiktoken": ".tiktoken"}
@@ -88,11 +90,14 @@ class TokenizerStage(Stage):
 
     def _sample(self, task: Task) -> Work:
         path, removed, rate = task.payload
+        found = span_artifacts(task.corpus)
+        spans = read_spans(found, shards_of(Path(path))) if found else None
         chunks: list[str] = []
         for group in row_groups(path, ("doc_uid", "reason", "text")):
             kept = group.filter(kept_rows(group, removed))
             uids = kept["doc_uid"].to_numpy()
-            chunks += sample_chunks(kept["text"].combine_chunks(), uids, rate, self.seed)
+            text = apply_spans(kept["text"].combine_chunks(), uids, spans).text
+            chunks += sample_chunks(text, uids, rate, self.seed)
         # The sample goes by file: tens of megabytes do not belong in a runner's elements.
         task.store.scratch.mkdir(parents=True, exist_ok=True)
         sample = task.store.scratch / f"{uuid.uuid4().hex}.arrow"
