@@ -248,6 +248,23 @@ def _duplicate(told: Explanation, kind: str, threshold: float) -> Mapping[str, A
     }
 
 
+def _sentence(lookup: Lookup, told: Explanation) -> Mapping[str, Any]:
+    limit = lookup.setting("dedupe.sentence.max_removed")
+    if told.reason == "dedupe.sentence":
+        rows = lookup.rows(
+            "SELECT removed_share FROM sentence_drops WHERE doc_uid = $uid",
+            uid=(told.document or {})["doc_uid"],
+        )
+        share = rows[0]["removed_share"] if rows else None
+        detail = "share of its characters in sentences that many documents repeat"
+    else:
+        spans = [span for span in told.spans if span["kind"] == "sentence"]
+        lost = sum(span["end"] - span["start"] for span in spans)
+        share = lost / max((told.document or {})["n_chars"], 1)
+        detail = f"share of its characters that is cut, in {len(spans)} spans"
+    return {"measure": "removed_share", "score": share, "threshold": limit, "detail": detail}
+
+
 def _encode(lookup: Lookup, told: Explanation) -> Mapping[str, Any]:
     return {
         "measure": "n_tokens",
@@ -284,6 +301,7 @@ _MEASURES: Mapping[str, Callable[[Lookup, Explanation], Mapping[str, Any]]] = {
     "decontaminate": _decontaminate,
     "dedupe.exact": _exact,
     "dedupe.near": _near,
+    "dedupe.sentence": _sentence,
     "encode": _encode,
     "mixture": _mixture,
     "pack": _pack,

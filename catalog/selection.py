@@ -33,6 +33,7 @@ DECISIONS: tuple[Decision, ...] = (
     Decision("decontaminate", r"dropped-.*\.parquet", "'decontaminate'"),
     Decision("dedupe.exact", r"duplicates-.*\.parquet", "'dedupe.exact'"),
     Decision("dedupe.near", r"duplicates-.*\.parquet", "'dedupe.near'"),
+    Decision("dedupe.sentence", r"drops-.*\.parquet", "'dedupe.sentence'"),
     Decision("encode", r"drops-.*\.parquet", "reason"),
     Decision("encode", SHARD_FILES, "'empty'", where="n_tokens = 0"),
     Decision(

@@ -23,6 +23,7 @@ SPAN_FILES: tuple[tuple[str, str, str, str], ...] = (
         "contamination",
         "item_set || ' ' || item_id || ': ' || CAST(round(100 * score) AS INTEGER) || '% of it'",
     ),
+    ("dedupe.sentence", r"spans-.*\.parquet", "sentence", "detail"),
 )
 """Stage, names of its files, kind in the view ``spans``, and SQL of the detail."""
 
@@ -283,6 +284,34 @@ VIEWS: tuple[View, ...] = (
             ("runs_dry", "BOOLEAN"),
         ),
         _from("mixture", r"report\.parquet", "*"),
+    ),
+    View(
+        "repeated_sentences",
+        (
+            ("hash", "BIGINT"),
+            ("text", "VARCHAR"),
+            ("doc_uid", "BIGINT"),
+            ("documents", "BIGINT"),
+            ("occurrences", "BIGINT"),
+            ("chars", "BIGINT"),
+            ("quality", "DOUBLE"),
+            ("removed", "BOOLEAN"),
+            ("reason", "VARCHAR"),
+            ("dropped_occurrences", "BIGINT"),
+            ("dropped_documents", "BIGINT"),
+            ("dropped_chars", "BIGINT"),
+        ),
+        _from("dedupe.sentence", r"sentences-.*\.parquet", "*"),
+    ),
+    View(
+        "sentence_drops",
+        (
+            ("doc_uid", "BIGINT"),
+            ("n_chars", "BIGINT"),
+            ("removed_chars", "BIGINT"),
+            ("removed_share", "DOUBLE"),
+        ),
+        _from("dedupe.sentence", r"drops-.*\.parquet", "*"),
     ),
     View("zones", (("row_id", "BIGINT"),), _from("balance", r"zones\.parquet", "*")),
 )

@@ -16,6 +16,7 @@ _DROPS = {
     "decontaminate": {"dropped": "decontaminate"},
     "dedupe.exact": {"dropped": "dedupe.exact"},
     "dedupe.near": {"dropped": "dedupe.near"},
+    "dedupe.sentence": {"dropped": "dedupe.sentence"},
     "encode": {
         "empty": "empty",
         NO_TRAINED_TOKEN: NO_TRAINED_TOKEN,

@@ -28,6 +28,7 @@ from transforms.embed import EmbedSettings
 from transforms.exact import ExactSettings
 from transforms.minhash import NearSettings
 from transforms.mixture import MixtureSettings
+from transforms.sentences import SentenceSettings
 from transforms.text import IngestSettings
 from transforms.tokenize.settings import TokenizerSettings
 
@@ -52,6 +53,8 @@ class DedupeSettings:
     """Documents with the same normalized text."""
     near: NearSettings | None = None
     """Documents that share most of their n-grams with one that is kept."""
+    sentence: SentenceSettings | None = None
+    """Sentences that many documents repeat."""
     against: tuple[str, ...] = ()
     """Work directories whose newest good run comes first: documents that duplicate one of those it
     accepted are removed. Relative paths start at the current folder."""
@@ -123,6 +126,8 @@ class Recipe:
         columns = [(source.name, source.columns) for source in self.sources]
         for problem in _without_vectors(self.embed.column if self.embed else None, columns):
             raise ValueError(problem.line("recipe"))
+        for problem in self._sentence_rules():
+            raise ValueError(problem.line("recipe"))
         domains = sorted({source.domain_name for source in self.sources})
         for name in self.tokenizer.fim.domains if self.tokenizer.fim is not None else ():
             if name not in domains:
@@ -130,6 +135,17 @@ class Recipe:
                     f"tokenizer.fim.domains: no source has the domain {name!r}; "
                     f"there are {', '.join(domains)}"
                 )
+
+    def _sentence_rules(self) -> Iterator[Problem]:
+        sentence = self.dedupe.sentence
+        if sentence is not None:
+            column = sentence.quality_column
+            yield from _unknown_sentence_names(
+                sentence.domains or (),
+                [column] if column is not None else (),
+                [source.domain_name for source in self.sources],
+                [name for source in self.sources for name in source.columns],
+            )
 
     def _mixture_rules(self) -> Iterator[Problem]:
         mixture = self.mixture
@@ -282,6 +298,22 @@ def _without_vectors(column: Any, sources: Sequence[tuple[Any, Any]]) -> Iterato
             f'columns = {{ {column} = "..." }}'
         )
         yield Problem(("embed", "column"), text)
+
+
+def _unknown_sentence_names(
+    names: Iterable[str], column: Iterable[str], domains: Sequence[Any], columns: Sequence[str]
+) -> Iterator[Problem]:
+    """Yield the names in ``dedupe.sentence`` that no source has."""
+    known = sorted({name for name in domains if isinstance(name, str)})
+    for place, name in enumerate(names):
+        if name not in known:
+            text = _no_such("domain of a source", name, known)
+            yield Problem(("dedupe", "sentence", "domains", place), text)
+    known = sorted(set(columns))
+    for name in column:
+        if name not in known:
+            text = _no_such("column of a source", name, known)
+            yield Problem(("dedupe", "sentence", "quality_column"), text)
 
 
 def _no_such(kind: str, name: str, known: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from pipelines.steps.ingest import IngestStage
 from pipelines.steps.mixture import MixtureStage
 from pipelines.steps.near import NearDedupeStage
 from pipelines.steps.pack import PackStage
+from pipelines.steps.sentences import SentenceStage
 from pipelines.steps.stage import Stage
 from pipelines.steps.tokenizer import TokenizerStage
 from pipelines.steps.utility import UtilityStage
@@ -45,6 +46,8 @@ def stages_of(recipe: Recipe) -> list[Stage]:
         stages.append(ExactDedupeStage(recipe.dedupe.exact, shuffle, against))
     if recipe.dedupe.near is not None:
         stages.append(NearDedupeStage(recipe.dedupe.near, shuffle, against))
+    if recipe.dedupe.sentence is not None:
+        stages.append(SentenceStage(recipe.dedupe.sentence, shuffle))
     stages += [
         TokenizerStage(recipe.tokenizer, recipe.seed),
         EncodeStage(recipe.tokenizer, recipe.seed, chat_plan(recipe.sources, recipe.tokenizer)),

@@ -13,7 +13,7 @@ from pipelines.corpus import Corpus
 from transforms.record import ROW_BITS
 from transforms.tokenize.text_spans import TEXT_SPAN_SCHEMA
 
-SPAN_STAGES: tuple[str, ...] = ("decontaminate",)
+SPAN_STAGES: tuple[str, ...] = ("decontaminate", "dedupe.sentence")
 """Stages whose artifacts hold files of kind ``spans`` (columns of TEXT_SPAN_SCHEMA)."""
 
 

@@ -53,7 +53,14 @@ def plan(recipe: RecipePath, overrides: Overrides = None, as_json: AsJson = Fals
 
 _COMPRESSED_GROWTH, _PLAIN_GROWTH = 1.7, 0.7
 """Size of ingested documents over that of their files, where these are compressed and where not."""
-_SHARES = {"encode": 0.9, "balance": 0.9, "pack": 0.01, "dedupe.exact": 0.01, "dedupe.near": 0.2}
+_SHARES = {
+    "encode": 0.9,
+    "balance": 0.9,
+    "pack": 0.01,
+    "dedupe.exact": 0.01,
+    "dedupe.near": 0.2,
+    "dedupe.sentence": 0.2,
+}
 """Size of other artifacts over that of the ingested documents."""
 _SCRATCH_SHARE = 3.0
 """Tokens on their way to their rows, likewise; they are gone when the run has ended."""

@@ -66,6 +66,7 @@ class BalanceStage(Stage):
         "decontaminate",
         "dedupe.exact",
         "dedupe.near",
+        "dedupe.sentence",
         "tokenizer",
         "encode",
         "mixture",

@@ -57,6 +57,7 @@ class EncodeStage(Stage):
         "decontaminate",
         "dedupe.exact",
         "dedupe.near",
+        "dedupe.sentence",
         "tokenizer",
     )
 

@@ -40,6 +40,7 @@ class MixtureStage(Stage):
         "ingest",
         "decontaminate",
         *_DUPLICATE_STAGES,
+        "dedupe.sentence",
         "encode",
         "utility",
     )

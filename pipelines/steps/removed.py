@@ -15,7 +15,7 @@ from transforms.candidates import distinct
 from transforms.ids import OVERLAY_SCHEMA
 from transforms.record import ROW_BITS
 
-REMOVING_STAGES = ("decontaminate", "dedupe.exact", "dedupe.near")
+REMOVING_STAGES = ("decontaminate", "dedupe.exact", "dedupe.near", "dedupe.sentence")
 """Stages whose artifact lists removed documents in files sorted by ``doc_uid``."""
 
 Uids = npt.NDArray[np.int64]

@@ -33,7 +33,13 @@ class TokenizerStage(Stage):
     seed: int = 0
 
     name: ClassVar[str] = "tokenizer"
-    parents: ClassVar[tuple[str, ...]] = ("ingest", "decontaminate", "dedupe.exact", "dedupe.near")
+    parents: ClassVar[tuple[str, ...]] = (
+        "ingest",
+        "decontaminate",
+        "dedupe.exact",
+        "dedupe.near",
+        "dedupe.sentence",
+    )
 
     @property
     def model(self) -> Path | None:

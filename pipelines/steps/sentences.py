@@ -1,0 +1,365 @@
+"""Stage ``dedupe.sentence``: sentences that many documents repeat are cut from their texts.
+
+Text is read in the first phase, whose result is kept by ingest file, and once more for documents
+that lose something; all else works on hashes:
+
+1. split: the forms of all sentences, and their qualities;
+2. count: over the distinct documents that are still there, by file, then by form;
+3. decide: which forms are removed;
+4. map back: spans of texts, and documents of which too little is left.
+"""
+
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from pipelines.artifacts import FileEntry, Receipt, Workdir, fingerprint
+from pipelines.barrier import Barrier
+from pipelines.corpus import Corpus
+from pipelines.runners import ShuffleKind
+from pipelines.shuffle import Shuffle
+from pipelines.steps.columns import partitions_for, write_table
+from pipelines.steps.near_pairs import Written
+from pipelines.steps.near_sets import read_scratch
+from pipelines.steps.removed import removed_by_file
+from pipelines.steps.sentence_counts import Counted, by_form, count_file, merge
+from pipelines.steps.sentence_decide import SENTENCES, TOP, Decided, decide, top
+from pipelines.steps.sentence_spans import Mapped, map_file
+from pipelines.steps.sentence_units import write_units
+from pipelines.steps.stage import Apply, Stage, settings_json
+from pipelines.tasks import Clock, ListTasks, Phase, Result, Task, Work, dealt, record_cost
+from transforms.record import RecordError
+from transforms.sentence_quality import default_weights, read_weights
+from transforms.sentences import SentenceSettings
+
+_FORMS_PER_PARTITION = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A corpus on its way through the phases."""
+
+    corpus: Corpus
+    receipts: tuple[Receipt, ...]
+    """Of the sentences, in the order of the ingest files."""
+    counted: tuple[Counted, ...] = ()
+    """By ingest file that is searched."""
+    searched: tuple[int, ...] = ()
+    """Numbers of those files."""
+    forms: tuple[str, ...] = ()
+    """Scratch tables: merged counts, by partition."""
+    decided: Decided | None = None
+    counters: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def store(self) -> Workdir:
+        """The work directory."""
+        return self.corpus.store
+
+    @property
+    def documents(self) -> int:
+        """Documents that are searched."""
+        return sum(counted.documents for counted in self.counted)
+
+
+@dataclass(frozen=True)
+class SentenceStage(Stage):
+    """Count sentences over distinct documents, and cut those that the rule names; see the module."""
+
+    settings: SentenceSettings = field(default_factory=SentenceSettings)
+    shuffle: ShuffleKind = "files"
+
+    name: ClassVar[str] = "dedupe.sentence"
+    parents: ClassVar[tuple[str, ...]] = ("ingest", "decontaminate", "dedupe.exact", "dedupe.near")
+
+    def config(self) -> dict[str, Any]:
+        """Return the settings that the result depends on; the weights stand for their file."""
+        return {
+            **settings_json(self.settings, without=("weights",)),
+            "weights": [float(weight) for weight in self._weights()],
+            "unicode": unicodedata.unidata_version,
+        }
+
+    def _weights(self) -> Any:
+        path = self.settings.weights
+        return default_weights() if path is None else read_weights(path)
+
+    def expand(self, corpora: beam.PCollection) -> beam.PCollection:
+        """Apply the stage."""
+        split = corpora | "Split" >> Phase(
+            "Split", self._split_tasks, self._split, self._with_units
+        )
+        counted = split | "Count" >> Phase(
+            "Count", self._count_tasks, self._count, self._with_counts
+        )
+        listed = counted | "List forms" >> beam.ParDo(ListTasks(self._form_tasks)).with_outputs(
+            "adopted", main="missing"
+        )
+        merged = (
+            dealt(listed.missing, "Forms")
+            | "By form" >> Shuffle(by_form, self.shuffle)
+            | "Merge" >> beam.Map(merge)
+        )
+        decided = (counted, (merged,)) | "Decide" >> Barrier(self._decide)
+        return decided | "Map" >> Phase("Map", self._map_tasks, self._map, self._finish)
+
+    def _task(self, search: Search, *, key: str, **fields: Any) -> Task:
+        """Return a task whose work is not kept."""
+        return Task(
+            fingerprint=fingerprint(stage=self.name, task=key),
+            corpus=search.corpus,
+            stage=self.name,
+            artifact=self.fingerprint(search.corpus),
+            cached=False,
+            **fields,
+        )
+
+    # The sentences of each ingest file.
+
+    def _split_tasks(self, corpus: Corpus) -> list[Task]:
+        s = self.settings
+        fields = {
+            "unit": s.unit,
+            "min_chars": s.min_chars,
+            "quality_column": s.quality_column,
+            "weights": [float(weight) for weight in self._weights()],
+            "unicode": unicodedata.unidata_version,
+        }
+        self._check_column(corpus)
+        return [
+            Task(
+                fingerprint=fingerprint(
+                    stage=self.name,
+                    version=self.version,
+                    settings=fields,
+                    # Files without documents have equal bytes.
+                    file=[entry.name[:10], entry.sha256],
+                ),
+                corpus=corpus,
+                stage=self.name,
+                artifact=self.fingerprint(corpus),
+                payload=str(corpus.folder("ingest") / entry.name),
+                weight=entry.bytes,
+            )
+            for entry in corpus.manifest("ingest").entries()
+        ]
+
+    def _check_column(self, corpus: Corpus) -> None:
+        """Check that a source has the column of qualities.
+
+        Raises:
+            RecordError: none has.
+        """
+        import pyarrow.parquet as pq
+
+        name = self.settings.quality_column
+        folder = corpus.folder("ingest")
+        entries = corpus.manifest("ingest").entries()
+        if name is not None and not any(
+            name in pq.read_schema(folder / entry.name).names for entry in entries
+        ):
+            raise RecordError(
+                f"dedupe.sentence.quality_column {name!r}: no document has it; keep it with "
+                "`columns` of a source"
+            )
+
+    def _split(self, task: Task) -> Work:
+        path = Path(task.payload)
+        stem = f"{path.name[:10]}-{task.fingerprint[:12]}.parquet"
+        documents, forms = task.folder / f"units-{stem}", task.folder / f"forms-{stem}"
+        found = write_units(path, documents, forms, self.settings, self._weights())
+        files = [
+            FileEntry.of(documents, rows=found.documents, kind="units"),
+            FileEntry.of(forms, rows=found.forms, kind="forms"),
+        ]
+        return Work(files)
+
+    def _with_units(self, corpus: Corpus, results: list[Result]) -> Search:
+        return Search(corpus, tuple(result.receipt for result in results))
+
+    def _files(self, search: Search) -> list[tuple[str, str, str, int]]:
+        """Return for each ingest file its name, its documents', its forms' paths and their number."""
+        folder = search.store.folder(self.name, self.fingerprint(search.corpus))
+        found = []
+        entries = search.corpus.manifest("ingest").entries()
+        for entry, receipt in zip(entries, search.receipts, strict=True):
+            [units] = [file for file in receipt.files if file.kind == "units"]
+            [forms] = [file for file in receipt.files if file.kind == "forms"]
+            found.append(
+                (entry.name, str(folder / units.name), str(folder / forms.name), forms.rows)
+            )
+        return found
+
+    # Counts.
+
+    def _count_tasks(self, search: Search) -> list[Task]:
+        removed = removed_by_file(search.corpus)
+        sources = list(search.corpus.manifest("ingest").config["sources"])
+        return [
+            self._task(
+                search,
+                key=f"count {number}",
+                payload=(number, documents, forms, removed.get(name)),
+                shared=sources,
+                weight=rows,
+            )
+            for number, (name, documents, forms, rows) in enumerate(self._files(search))
+        ]
+
+    def _count(self, task: Task) -> Work:
+        number, documents, forms, removed = task.payload
+        counted = count_file(
+            task.store, documents, forms, removed, task.shared, self.settings.domains
+        )
+        return Work(value=(number, counted))
+
+    def _with_counts(self, search: Search, results: list[Result]) -> Search:
+        found = [result.value for result in results if result.value[1] is not None]
+        counted = tuple(counted for _, counted in found)
+        counters = {
+            "documents": sum(c.documents for c in counted),
+            "sentences": sum(c.sentences for c in counted),
+            "characters": sum(c.chars for c in counted),
+        }
+        return replace(
+            search,
+            counted=counted,
+            searched=tuple(number for number, _ in found),
+            counters=tuple(counters.items()),
+        )
+
+    def _form_tasks(self, search: Search) -> list[Task]:
+        rows = sum(counted.forms for counted in search.counted)
+        shared = {
+            "partitions": partitions_for(rows, rows_each=_FORMS_PER_PARTITION),
+        }
+        return [
+            self._task(
+                search, key=f"forms {n}", payload=counted.path, shared=shared, weight=counted.forms
+            )
+            for n, counted in enumerate(search.counted)
+        ]
+
+    # The decision.
+
+    def _decide(self, search: Search, results: list[Written]) -> Search:
+        clock = Clock()
+        total = Counter(dict(search.counters))
+        for result in results:
+            total.update(dict(result.counters))
+        paths = tuple(result.path for result in results)
+        decided = decide(search.store, paths, search.documents, self.settings)
+        folder = search.store.folder(self.name, self.fingerprint(search.corpus))
+        record_cost(folder, clock)
+        return replace(search, forms=paths, decided=decided, counters=tuple(total.items()))
+
+    # Back to the documents.
+
+    def _map_tasks(self, search: Search) -> list[Task]:
+        if search.decided is None:
+            raise RuntimeError("sentences are mapped back after the decision")
+        removed = removed_by_file(search.corpus)
+        files = self._files(search)
+        tasks = []
+        for number in search.searched:
+            name, documents, forms, rows = files[number]
+            tasks.append(
+                self._task(
+                    search,
+                    key=f"map {number}",
+                    payload=(name, documents, forms, removed.get(name)),
+                    shared=(search.decided.removed, search.decided.listed),
+                    weight=rows,
+                )
+            )
+        return tasks
+
+    def _map(self, task: Task) -> Work:
+        name, documents, forms, removed = task.payload
+        mapped = map_file(
+            task.corpus.folder("ingest") / name,
+            documents,
+            forms,
+            removed,
+            task.shared,
+            task.folder,
+            self.settings,
+        )
+        return Work(list(mapped.files), mapped.counters, value=mapped)
+
+    def _finish(self, search: Search, results: list[Result]) -> Corpus:
+        clock = Clock()
+        if search.decided is None:
+            raise RuntimeError("sentences are mapped back after the decision")
+        folder = search.store.folder(self.name, self.fingerprint(search.corpus))
+        listed = reported(read_scratch(search.decided.listed), [r.value for r in results])
+        entry = write_table(folder / "sentences-00000.parquet", listed, kind="sentences")
+        counters = Counter(dict(search.counters))
+        for result in results:
+            counters.update(result.receipt.counters)
+        counters["removed forms"] = int(pa.compute.sum(listed["removed"]).as_py() or 0)
+        before, after = top_masses(listed)
+        counters["top 1000 characters before"] = before
+        counters["top 1000 characters after"] = after
+        left = (
+            counters["characters"] - counters["removed characters"] - counters["dropped characters"]
+        )
+        documents = search.documents
+        record_cost(folder, clock)
+        files = [file for result in results for file in result.receipt.files]
+        return self.commit(
+            search.corpus,
+            [*search.receipts, Receipt(task="", files=(*files, entry))],
+            counters=counters,
+            config={
+                "frequent_above": self.settings.frequent_above(documents),
+                "extreme_above": self.settings.extreme_above(documents),
+                "top_1000_share_before": round(before / max(counters["characters"], 1), 6),
+                "top_1000_share_after": round(after / max(left, 1), 6),
+            },
+        )
+
+
+def reported(listed: pa.Table, mapped: list[Mapped]) -> pa.Table:
+    """Return the rows of the report: columns of SENTENCES, by documents, then hash."""
+    hashes = listed["hash"].to_numpy()
+    examples = pa.concat_tables([m.examples for m in mapped]).sort_by("hash")
+    dropped = pa.concat_tables([m.dropped for m in mapped])
+    place = np.searchsorted(hashes, dropped["hash"].to_numpy())
+    columns = {name: listed[name] for name in listed.column_names if name in SENTENCES.names}
+    columns["text"] = examples["text"]
+    columns["doc_uid"] = listed["first_uid"]
+    for name in ("documents", "occurrences", "chars"):
+        sums = np.zeros(len(hashes), np.int64)
+        np.add.at(sums, place, dropped[name].to_numpy())
+        columns[f"dropped_{name}"] = pa.array(sums)
+    table = pa.table([columns[name] for name in SENTENCES.names], schema=SENTENCES)
+    return table.sort_by([("documents", "descending"), ("hash", "ascending")]).combine_chunks()
+
+
+def top_masses(listed: pa.Table) -> tuple[int, int]:
+    """Return the characters of the sentences that most documents have, before and after."""
+    documents, chars = listed["documents"].to_numpy(), listed["chars"].to_numpy()
+    hashes = listed["hash"].to_numpy()
+    before = int(chars[top(documents, hashes, TOP)].sum())
+    left = ~listed["removed"].to_numpy(zero_copy_only=False)
+    documents = documents[left] - listed["dropped_documents"].to_numpy()[left]
+    chars = chars[left] - listed["dropped_chars"].to_numpy()[left]
+    repeated = documents > 1
+    best = top(documents[repeated], hashes[left][repeated], TOP)
+    return before, int(chars[repeated][best].sum())
+
+
+class SentenceDedupe(Apply):
+    """Cut sentences that many documents repeat: Corpus -> Corpus."""
+
+    def __init__(
+        self, settings: SentenceSettings | None = None, *, shuffle: ShuffleKind = "files"
+    ) -> None:
+        super().__init__(SentenceStage(settings or SentenceSettings(), shuffle))
