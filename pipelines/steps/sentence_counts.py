@@ -13,7 +13,6 @@ from pipelines.shuffle import Partition, Partitioned
 from pipelines.steps.columns import split
 from pipelines.steps.near_pairs import Written
 from pipelines.steps.near_sets import read_scratch, write_scratch
-from pipelines.steps.near_signatures import source_rank
 from pipelines.steps.removed import Uids
 from pipelines.tasks import Clock, Task, record_cost
 from transforms.sentence_counts import count_forms
@@ -82,7 +81,7 @@ def count_file(
         return None
     kept = found.kept(removed)
     table = pq.read_table(forms, use_threads=False)
-    rank = source_rank(found.table, sources)
+    rank = sources.index(found.table["source"][0].as_py())
     n_chars = found.table["n_chars"].to_numpy()
     counts = count_forms(
         len(table),
