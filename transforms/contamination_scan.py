@@ -22,6 +22,8 @@ GAP = 24
 """Tokens of the document that may stand between two runs of a match."""
 _LOOK_BACK = 64
 """Runs before a run that it may follow."""
+_WIDEST = 64
+"""Tokens of the item in a gap that are compared in order."""
 _DROP = 3
 """Unequal tokens, over equal ones, at which a match stops growing at its ends."""
 
@@ -343,6 +345,31 @@ def _between(
 
 
 @kernel
+def _in_order(
+    document: Hashes, within: int, end: int, item: int, index: Tables
+) -> tuple[int, int, int]:
+    """Return tokens, letters and telling letters of the heaviest common subsequence of a gap."""
+    base = index.item_starts[item] + within
+    end = min(end, within + _WIDEST)
+    best = np.zeros((end - within + 1, 3), np.int64)
+    for token in document:
+        tokens, letters, telling = 0, 0, 0
+        for k in range(1, end - within + 1):
+            above = best[k, 0], best[k, 1], best[k, 2]
+            spot = base + k - 1
+            if best[k - 1, 1] > best[k, 1]:
+                best[k] = best[k - 1]
+            if token == index.tokens[spot]:
+                letters += index.letters[spot + 1] - index.letters[spot]
+                if letters > best[k, 1]:
+                    best[k, 0], best[k, 1] = tokens + 1, letters
+                    best[k, 2] = telling + index.telling[spot + 1] - index.telling[spot]
+            tokens, letters, telling = above
+    last = end - within
+    return best[last, 0], best[last, 1], best[last, 2]
+
+
+@kernel
 def _measured(
     document: Hashes, runs: Int32s, before: Int64s, last: int, item: int, index: Tables
 ) -> tuple[int, int, int, int, int, int, int]:
@@ -359,6 +386,9 @@ def _measured(
             past, over = int(runs[j, 0] + runs[j, 2]), int(runs[j, 1] + runs[j, 2])
             if first - past == within - over:
                 more = _between(document, past, over, first, item, index)
+                tokens, letters, telling = tokens + more[0], letters + more[1], telling + more[2]
+            elif first > past and within > over:
+                more = _in_order(document[past:first], over, within, item, index)
                 tokens, letters, telling = tokens + more[0], letters + more[1], telling + more[2]
             shared = max(0, past - first, over - within)
             within, size = within + shared, size - shared

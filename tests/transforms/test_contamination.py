@@ -84,14 +84,15 @@ def test_an_item_with_replaced_words_is_found(seed):
     """One word in ten replaced leaves an item found, with its span; so do words put in or out."""
     rng = random.Random(seed)
     words = QUESTION.split(" ")
-    places = rng.sample(range(5, len(words) - 5), len(words) // 10)
+    places = rng.sample(range(4, len(words) - 5, 4), len(words) // 10)
     for place in places:
         words[place] = "stone"
     text = FILLER + " ".join(words) + " " + FILLER
     [match] = search([text], [QUESTION])
     assert (match.start, match.end) == (len(FILLER), len(FILLER) + len(" ".join(words)))
     assert match.tokens == match.item_tokens - len(places)
-    words[places[0]] = rng.choice(["", "stone very much"])
+    for place in places:
+        words[place] = rng.choice(["", "stone very much"])
     [match] = search([FILLER + " ".join(words) + " " + FILLER], [QUESTION])
     assert match.start >= len(FILLER)
     assert match.end <= len(FILLER) + len(" ".join(words))
