@@ -33,7 +33,7 @@ def main() -> int:
     options = arguments(__doc__ or "", CORPORA)
     tools = Tools(options.rivals)
     names = [name for name in options.tools if tools.present(name)]
-    facts, tables = machine(), {}
+    tables: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="drystone-bench-", dir=options.work) as folder:
         for corpus in options.corpora:
             source = corpus_of(corpus, options.work or Path(folder), options.files)
@@ -46,11 +46,11 @@ def main() -> int:
                     rows.append({**row, **ran.total.to_json()})
                     print(rows[-1], file=sys.stderr, flush=True)
                 documents = len(raw.documents)
-            tables[source.name] = {"documents": documents, "pairs": pairs, "tools": rows}
-    page = markdown(facts, tables)
-    print(page)
+            facts = {"machine": machine(), "documents": documents, "pairs": pairs}
+            tables[source.name] = {**facts, "tools": rows}
+    print(markdown(tables))
     if options.files is None:
-        write_results("quality", {"machine": facts, "corpora": tables}, page)
+        write_results("quality", tables, markdown)
     return check(tables)
 
 
@@ -106,12 +106,12 @@ def check(tables: dict[str, Any]) -> int:
     return 1 if missed else 0
 
 
-def markdown(facts: dict[str, Any], tables: dict[str, Any]) -> str:
+def markdown(tables: dict[str, Any]) -> str:
     """Return the figures as Markdown."""
     lines = [
         "## Quality",
         "",
-        f"{facts['date']}, `benchmarks/dedup_quality.py`. Exact counts at Jaccard 0.8 (5-grams of "
+        "`benchmarks/dedup_quality.py`. Exact counts at Jaccard 0.8 (5-grams of "
         "Drystone's tokens, `drystone audit dedup`). Leaked: kept beside a kept duplicate; lost: "
         "removed with no kept duplicate. The rivals run 14 bands of 8 rows without verification; "
         "Drystone its defaults.",
@@ -119,7 +119,8 @@ def markdown(facts: dict[str, Any], tables: dict[str, Any]) -> str:
     ]
     for corpus, table in tables.items():
         lines += [
-            f"**{corpus}**: {table['documents']:,} documents, {table['pairs']:,} pairs at 0.8",
+            f"**{corpus}**: {table['documents']:,} documents, {table['pairs']:,} pairs at 0.8 "
+            f"({table['machine']['date']})",
             "",
             "| tool | removed | leaked | leaked pairs | lost | lost, none at 0.7 | none at 0.5 |",
             "|---|---:|---:|---:|---:|---:|---:|",

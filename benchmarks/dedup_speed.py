@@ -34,7 +34,7 @@ def main() -> int:
     options = arguments(__doc__ or "", ("corpus", "corpus-4x"))
     tools = Tools(options.rivals)
     names = [n for n in options.tools if n != "drystone" and tools.present(n)]
-    facts, tables = machine(), {}
+    tables: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="drystone-bench-", dir=options.work) as folder:
         held = options.work or Path(folder)
         tools.run("drystone", corpus_of("mini", held), Path(folder) / "run")  # compiles
@@ -42,17 +42,18 @@ def main() -> int:
             source = corpus_of(corpus, held, options.files)
             for path in source.glob("*.jsonl"):
                 path.read_bytes()  # into the page cache
+            facts = {**machine(), "rounds": options.repeat}
             rounds = [
                 (name, *pair(tools, name, source, Path(folder)))
                 for _ in range(options.repeat)
                 for name in names or ["drystone"]
             ]
             size = sum(path.stat().st_size for path in source.glob("*.jsonl"))
-            tables[source.name] = {"bytes": size, **table(tools, source, rounds)}
-    page = markdown({**facts, "rounds": options.repeat}, tables)
-    print(page)
+            figures = table(tools, source, rounds)
+            tables[source.name] = {"machine": facts, "bytes": size, **figures}
+    print(markdown(tables))
     if options.files is None:
-        write_results("speed", {"machine": facts, "corpora": tables}, page)
+        write_results("speed", tables, markdown)
     return 0
 
 
@@ -96,22 +97,24 @@ def row(name: str, tools: Tools, runs: list[Ran], raw: RawInput) -> dict[str, An
     return {**found, **counts(raw, runs[-1])}
 
 
-def markdown(facts: dict[str, Any], tables: dict[str, Any]) -> str:
+def markdown(tables: dict[str, Any]) -> str:
     """Return the figures as Markdown."""
-    load = ", ".join(f"{x:.1f}" for x in facts["load_before"])
     lines = [
         "## Speed",
         "",
-        f"{facts['date']}, {facts['cpu']}, {facts['cores']} cores (load before: {load}), Python "
-        f"{facts['python']}, `benchmarks/dedup_speed.py`, {facts['rounds']} round(s). JSON lines in, "
-        "JSON lines out, two workers. *Times*: wall time over that of Drystone's run just before it, "
-        "Drystone's export of the kept text included, and (in brackets) without. Memory is that of "
-        "the process tree, shared pages once (PSS) or in each process (RSS).",
+        "`benchmarks/dedup_speed.py`: JSON lines in, JSON lines out, two workers. *Times*: wall time "
+        "over that of Drystone's run just before it, Drystone's export of the kept text included, and "
+        "(in brackets) without. Memory is that of the process tree, shared pages once (PSS) or in "
+        "each process (RSS).",
         "",
     ]
     for corpus, found in tables.items():
+        facts = found["machine"]
+        load = ", ".join(f"{x:.1f}" for x in facts["load_before"])
         lines += [
-            f"**{corpus}**: {found['documents']:,} documents, {found['bytes'] / 1e6:,.0f} MB",
+            f"**{corpus}**: {found['documents']:,} documents, {found['bytes'] / 1e6:,.0f} MB. "
+            f"{facts['date']}, {facts['cpu']}, {facts['cores']} cores (load before: {load}), "
+            f"Python {facts['python']}, {facts['rounds']} round(s)",
             "",
             "| tool | wall s | CPU s | peak PSS MB | RSS MB | removed | leaked | lost | times | bar |",
             "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",

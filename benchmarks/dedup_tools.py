@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -361,13 +361,22 @@ def _open_zst(path: Path, mode: str) -> io.BufferedReader:
     return io.BufferedReader(zstandard.open(path, mode))
 
 
-def write_results(section: str, figures: dict[str, Any], page: str) -> None:
-    """Keep the figures of one program in ``results/dedup.json``, and its page beside it."""
+def write_results(
+    section: str, tables: dict[str, Any], page: Callable[[dict[str, Any]], str]
+) -> None:
+    """Put the figures of some corpora into ``results/dedup.json``, and all pages into ``dedup.md``.
+
+    Args:
+        section: which program they are from.
+        tables: figures by corpus; those of other corpora stay.
+        page: returns the program's part of the page.
+    """
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / "dedup.json"
     everything = json.loads(path.read_text()) if path.exists() else {}
-    everything[section] = {**figures, "page": page}
+    found = everything.setdefault(section, {"corpora": {}})
+    found["corpora"].update(tables)
+    found["page"] = page(found["corpora"])
     path.write_text(json.dumps(everything, indent=1, ensure_ascii=False) + "\n")
     pages = [everything[name]["page"] for name in sorted(everything)]
-    text = "# Removal of near-duplicates\n\n" + "\n".join(pages)
-    (RESULTS / "dedup.md").write_text(text)
+    (RESULTS / "dedup.md").write_text("# Removal of near-duplicates\n\n" + "\n".join(pages))

@@ -100,7 +100,8 @@ def _print_report(report: "AuditReport") -> None:
         }
     )
     if report.unmatched:
-        typer.echo(f"\nkept, but not in the input: {', '.join(report.unmatched)}, ...")
+        more = ", ..." if len(report.unmatched) < kept["unknown"] else ""
+        typer.echo(f"\nkept, but not in the input: {', '.join(report.unmatched)}{more}")
     _print_pairs("leaked: both are kept", ("kept", "kept"), report.leaks)
     _print_pairs("lost: removed, and the kept one most like it", ("removed", "kept"), report.losses)
 
