@@ -11,9 +11,9 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from annotated_types import Gt
+from annotated_types import Ge, Gt
 
-from packing.cost import ModelShape
+from packing.cost import SHAPE_SIZES, ModelShape
 from packing.deal import deal_ranks, deal_slots, slot_shares
 from packing.format import ShardError
 from packing.lengths import taking_order
@@ -48,6 +48,20 @@ class BalanceSettings:
     """Width of one head."""
     ffn: Annotated[int, Gt(0)] = 8192
     """Inner width of its MLP."""
+    experts: Annotated[int, Ge(0)] = 0
+    """Routed experts of a layer, where the model has experts."""
+    active_experts: Annotated[int, Ge(0)] = 0
+    """Routed experts that compute each token."""
+    shared_experts: Annotated[int, Ge(0)] = 0
+    """Experts that compute every token."""
+    expert_ffn: Annotated[int, Ge(0)] = 0
+    """Inner width of one expert."""
+    dense_layers: Annotated[int, Ge(0)] = 0
+    """Layers of a model with experts that have one MLP of ``ffn`` instead."""
+    sliding_window: Annotated[int, Ge(0)] = 0
+    """Tokens that a token attends to, itself included; 0: all tokens before it."""
+    full_layers: Annotated[int, Ge(0)] = 0
+    """Layers of a model with a sliding window that attend to all tokens before."""
 
     def __post_init__(self) -> None:
         """Refuse settings that contradict each other."""
@@ -65,6 +79,9 @@ class BalanceSettings:
                 f"heads = {self.heads} is not a multiple of kv_heads = {self.kv_heads}; "
                 "every key head serves the same number of query heads"
             )
+        problem = self.shape.problem()
+        if problem is not None:
+            raise ValueError(problem)
 
     @property
     def slot_rows(self) -> int:
@@ -79,14 +96,7 @@ class BalanceSettings:
     @property
     def shape(self) -> ModelShape:
         """The model that prices the rows."""
-        return ModelShape(
-            layers=self.layers,
-            hidden=self.hidden,
-            heads=self.heads,
-            kv_heads=self.kv_heads,
-            head_dim=self.head_dim,
-            ffn=self.ffn,
-        )
+        return ModelShape(**{name: getattr(self, name) for name in SHAPE_SIZES})
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from packing.cost import ModelShape, row_cost
+from packing.cost import SHAPE_SIZES, ModelShape, attention_squares, row_cost
 from packing.findings import Findings
 from packing.format import DatasetManifest, ShardError, plan_fingerprint
 from packing.rows import RowGroup
@@ -18,6 +18,7 @@ PLAN_CHECKS = (
     "costs are those of the rows",
 )
 _SHAPE = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn")
+"""The sizes that every manifest has; others are absent where an older version wrote it."""
 
 
 @dataclass(slots=True)
@@ -27,34 +28,40 @@ class RowSums:
     row_id: npt.NDArray[np.int64]
     n_tokens: npt.NDArray[np.int64]
     squares: npt.NDArray[np.float64]
-    """Sum over the row's pieces of their squared lengths."""
+    """Sum over the row's pieces of what their attention costs (`attention_squares`)."""
+    shape: ModelShape | None = None
+    """The model that prices rows, where the manifest holds it."""
     _parts: list[tuple[Any, Any, Any]] = field(default_factory=list)
 
     @classmethod
-    def empty(cls) -> Self:
-        """Return sums of no rows."""
-        return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64))
+    def empty(cls, manifest: DatasetManifest) -> Self:
+        """Return sums of no rows, to be priced by the model in a dataset's settings."""
+        no = np.empty(0, np.int64)
+        return cls(no, no, np.empty(0, np.float64), _shape(manifest))
 
     def add(self, group: RowGroup) -> None:
         """Take in the rows of one row group."""
-        squares = np.add.reduceat(group.length.astype(np.float64) ** 2, group.piece_offsets[:-1])
+        if self.shape is None:
+            squares = np.zeros(group.n_rows)
+        else:
+            each = attention_squares(group.length, self.shape)
+            squares = np.add.reduceat(each, group.piece_offsets[:-1])
         self._parts.append((group.row_id.copy(), np.diff(group.row_offsets), squares))
 
     def joined(self) -> "RowSums":
         """Return the sums of all rows taken in."""
         parts = [(self.row_id, self.n_tokens, self.squares), *self._parts]
         row_id, n_tokens, squares = (np.concatenate(c) for c in zip(*parts, strict=True))
-        return RowSums(row_id, n_tokens, squares)
+        return RowSums(row_id, n_tokens, squares, self.shape)
 
 
-def prove_plan(findings: Findings, plan: Plan, sums: RowSums, manifest: DatasetManifest) -> None:
+def prove_plan(findings: Findings, plan: Plan, sums: RowSums) -> None:
     """Check the plan against the rows of the shards.
 
     Args:
         findings: takes the results.
         plan: the dataset's first plan.
         sums: the rows, in the order of the shards.
-        manifest: the dataset's manifest; its settings hold the model that prices the rows.
     """
     order, full, costs = PLAN_CHECKS
     if not np.array_equal(plan.row_id, sums.row_id):
@@ -70,11 +77,10 @@ def prove_plan(findings: Findings, plan: Plan, sums: RowSums, manifest: DatasetM
     if len(np.unique(sums.row_id)) != len(sums.row_id):
         findings.fail(order, "a row number occurs twice in the shards")
     _prove_slots(findings, plan, sums)
-    shape = _shape(manifest)
-    if shape is None:
+    if sums.shape is None:
         findings.cannot(costs, "the manifest's settings do not hold the model's shape")
     else:
-        _prove_costs(findings, plan, sums, shape)
+        _prove_costs(findings, plan, sums, sums.shape)
     _report_balance(findings, plan)
 
 
@@ -125,7 +131,7 @@ def _shape(manifest: DatasetManifest) -> ModelShape | None:
     config = manifest.config
     if not all(isinstance(config.get(name), int) for name in _SHAPE):
         return None
-    return ModelShape(**{name: config[name] for name in _SHAPE})
+    return ModelShape(**{name: config[name] for name in SHAPE_SIZES if name in config})
 
 
 def _prove_costs(findings: Findings, plan: Plan, sums: RowSums, shape: ModelShape) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from packing.cost import row_cost
+from packing.cost import attention_squares, row_cost
 from packing.fit import PackSettings
 from packing.format import PLAN_FILE, DatasetInfo
 from packing.layout import file_bounds, group_bounds
@@ -107,8 +107,9 @@ class BalanceStage(Stage):
         row, length = pieces["row"], pieces["token_end"] - pieces["token_start"]
         rows = int(row[-1]) + 1 if len(row) else 0
         n_tokens = np.bincount(row, length, minlength=rows).astype(np.int32)
-        squares = np.bincount(row, length.astype(np.float64) ** 2, minlength=rows)
-        cost = row_cost(n_tokens, squares, self.settings.shape)
+        shape = self.settings.shape
+        squares = np.bincount(row, attention_squares(length, shape), minlength=rows)
+        cost = row_cost(n_tokens, squares, shape)
         domain = _dominant_domain(row, length, pieces["domain"], rows)
         plan = plan_steps(cost, n_tokens, self.settings, self.seed, domain)
         row_id = np.empty(rows, np.int64)
