@@ -51,7 +51,7 @@ es son era fue ha han puede debe
 STRONG_WORDS = _words("""
 cookies subscribe unsubscribe newsletter newsletters copyright sitemap login logout signup rss
 breadcrumb pageview pageviews permalink trackback webmaster copyrighted tweet retweet whatsapp
-linkedin facebook twitter instagram pinterest reddit youtube tiktok weibo wechat checkout paywall
+linkedin facebook twitter instagram pinterest reddit youtube tiktok weibo wechat checkout paywall icp
 adblock blocker cookie logged javascript advertisement advertisements sponsored hotline impressum datenschutz
 """)
 """One of them makes a short line part of a page's frame; in long prose it takes several."""
@@ -63,7 +63,7 @@ register password browser website site pages webpage online email e-mail mail in
 posts posted stories headline headlines editor edition editorial published publisher updated
 updates update print share shared sharing follow followers click tap browse download upload
 comment comments reply replies views view likes rated rating reviews continue next previous prev
-back top skip navigation link links related recommended popular trending latest recent more close
+back top skip navigation link links related popular trending latest recent more close
 accept decline reject settings preferences consent analytics traffic personalize personalise
 partners offers deals sale cart shop shipping delivery discount coupon promo free trial sponsor
 ads ad advert sources photo gallery credit powered hosted theme reserved trademark trademarks
@@ -96,7 +96,7 @@ mailing list|ships within|report this|or republished|be reproduced|community gui
 unlimited access|fields are|are marked|video below|find us|this blog|cookies to|third party|
 third parties|opt out|no comments|jump to|new window|new tab|privacy notice|legal notice|
 privacy settings|and conditions|to subscribe|be notified|app store|google play|privacy terms|
-save this|first to|to unsubscribe|views expressed|reproduction in|originally published|select your|your language|please wait|call us|our forum|trending now|most viewed|editor's picks
+save this|first to|to unsubscribe|views expressed|reproduction in|originally published|select your|your language|please wait|call us|our forum|recommended for|trending now|most viewed|editor's picks
 """
 """Pairs of words, read as :func:`phrases` does."""
 
