@@ -8,6 +8,7 @@ exists already, in this artifact or in another one of the stage, is adopted and 
 import ctypes
 import functools
 import json
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,9 @@ from pipelines.artifacts import FileEntry, Receipt, Workdir, write_atomically, w
 from pipelines.barrier import Barrier
 from pipelines.corpus import Corpus
 from pipelines.failures import failures_recorded
+
+_LARGE_BYTES = 512 << 20
+"""Resident memory from which on freed memory is given back after each task; 200 MB are libraries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,21 +200,29 @@ class RunTask(beam.DoFn):
 
 
 def release_memory() -> None:
-    """Give freed memory back to the system.
+    """Give freed memory back to the system where the process has grown large.
 
     Tasks come and go on several threads, and each thread's allocator keeps what was freed for its
-    own use: the peaks of all of them would add up.
+    own use: the peaks of all of them would add up. Memory that is given back costs time when it is
+    needed again, so a small process keeps it.
     """
-    pa.default_memory_pool().release_unused()
     trim = _malloc_trim()
-    if trim is not None:
+    if trim is not None and _resident_bytes() > _LARGE_BYTES:
+        pa.default_memory_pool().release_unused()
         trim(0)
+
+
+def _resident_bytes() -> int:
+    """Return the resident memory of this process; Linux."""
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 @functools.cache
 def _malloc_trim() -> Callable[[int], int] | None:
-    """Return glibc's ``malloc_trim``; other C libraries have none."""
-    return getattr(ctypes.CDLL(None), "malloc_trim", None)
+    """Return glibc's ``malloc_trim``; None elsewhere."""
+    on_linux = Path("/proc/self/statm").exists()
+    return getattr(ctypes.CDLL(None), "malloc_trim", None) if on_linux else None
 
 
 class Clock:
