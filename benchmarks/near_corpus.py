@@ -37,27 +37,28 @@ class Made:
 
     folder: Path
     documents: int
-    text_bytes: int
     truth: Path
     """Parquet: first, second (ids), jaccard; a row per copy."""
 
 
 def make_corpus(folder: Path, documents: int, seed: int = 1) -> Made:
     """Write a corpus of ``documents`` as ``part-*.jsonl.zst``, and the similarities of its copies."""
+    truth = folder / "truth.parquet"
+    if truth.exists():
+        # Written last: all of it is there.
+        return Made(folder, documents, truth)
     folder.mkdir(parents=True, exist_ok=True)
     entries, drawn = _vocabulary(seed)
     recent: list[Words] = []
     pairs: list[tuple[int, int, float]] = []
-    size = 0
     for number, start in enumerate(range(0, documents, BLOCK)):
         rng = np.random.default_rng([seed, number])
         block = _block(rng, min(BLOCK, documents - start), start, drawn, recent, pairs)
-        size += _write(folder / f"part-{number:05d}.jsonl.zst", rng, block, start, entries)
+        _write(folder / f"part-{number:05d}.jsonl.zst", rng, block, start, entries)
     first, second, jaccard = zip(*pairs, strict=True)
     names = {"first": _ids(np.array(first)), "second": _ids(np.array(second))}
-    truth = folder / "truth.parquet"
     pq.write_table(pa.table({**names, "jaccard": pa.array(jaccard, pa.float64())}), truth)
-    return Made(folder, documents, size, truth)
+    return Made(folder, documents, truth)
 
 
 def _vocabulary(seed: int) -> tuple[pa.StringArray, Words]:
@@ -123,8 +124,8 @@ def _grams(words: Words) -> npt.NDArray[np.void]:
 
 def _write(
     path: Path, rng: np.random.Generator, block: list[Words], start: int, entries: pa.StringArray
-) -> int:
-    """Write documents as JSON lines; return the bytes of their texts."""
+) -> None:
+    """Write documents as JSON lines."""
     words = np.concatenate(block).astype(np.int32)
     form = rng.choice(len(_ENDINGS), len(words), p=_ENDING_SHARES).astype(np.int32)
     form += len(_ENDINGS) * (rng.random(len(words)) < _TITLE_SHARE)
@@ -139,7 +140,6 @@ def _write(
         : np.frombuffer(lines.buffers()[1], np.int32)[len(lines)]
     ]
     path.write_bytes(zstandard.ZstdCompressor(level=1).compress(content))
-    return int(bounds[-1])
 
 
 def _ids(numbers: npt.NDArray[np.int64]) -> pa.StringArray:

@@ -38,12 +38,18 @@ def main() -> None:
     parser.add_argument("--documents", type=int, nargs="+", default=sizes)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--scratch", type=Path, help="folder with room for twice the text")
+    parser.add_argument("--corpora", type=Path, help="keep corpora here; those found are not made")
     parser.add_argument("--results", type=Path, default=HERE / "results")
     options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
+        # Compiles the kernels where they are not compiled yet.
+        measure(Path(folder), make_corpus(Path(folder) / "corpus", 2_000), options.workers)
     rows = []
     for documents in options.documents:
         with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
-            rows.append(measure(Path(folder), documents, options.workers))
+            corpus = (options.corpora or Path(folder)) / f"{documents}"
+            made = make_corpus(corpus, documents)
+            rows.append(measure(Path(folder), made, options.workers))
         print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     result = {"date": date, "machine": machine(), "workers": options.workers, "sizes": rows}
@@ -54,9 +60,9 @@ def main() -> None:
     (options.results / "near-scale.md").write_text(text)
 
 
-def measure(folder: Path, documents: int, workers: int) -> dict[str, Any]:
-    """Make a corpus, run the stage on it, and judge the result by what is known of the copies."""
-    made = make_corpus(folder / "corpus", documents)
+def measure(folder: Path, made: Made, workers: int) -> dict[str, Any]:
+    """Run the stage on a corpus, and judge the result by what is known of the copies."""
+    documents = made.documents
     workdir = folder / "w"
     recipe = folder / "recipe.toml"
     recipe.write_text(

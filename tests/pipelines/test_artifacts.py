@@ -44,6 +44,21 @@ def test_an_artifact_exists_from_its_manifest_on(tmp_path):
     assert store.committed("ingest", FP) == manifest_of((entry,))
 
 
+def test_tasks_see_the_manifest_that_is_there(tmp_path):
+    """A manifest is read once, and anew when it is another one or gone."""
+    store = Workdir(tmp_path)
+    assert store.manifest("ingest", FP) is None
+    store.commit(manifest_of(()))
+    first = store.manifest("ingest", FP)
+    assert first == manifest_of(())
+    assert store.manifest("ingest", FP) is first
+
+    store.commit(Manifest("ingest", FP, {}, {"a": 2}, (), {"lines": 4}))
+    assert store.manifest("ingest", FP).counters == {"lines": 4}
+    (store.folder("ingest", FP) / "manifest.json").unlink()
+    assert store.manifest("ingest", FP) is None
+
+
 @pytest.mark.parametrize("damage", ["missing", "shorter", "manifest", "other"])
 def test_a_damaged_artifact_is_named(tmp_path, damage):
     """A lost or cut file, a broken manifest and a foreign fingerprint are errors with the path."""
