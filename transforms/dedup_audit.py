@@ -126,9 +126,18 @@ def candidates(
     )
 
 
+def shared_by_many(index: Index, sets: int, limit: int) -> Int64s:
+    """Return how many values of each set more than ``limit`` sets of the index hold, shape [sets]."""
+    lengths = np.diff(index.starts)
+    common = np.repeat(lengths > limit, lengths)
+    return np.bincount(index.owners[common], minlength=sets)
+
+
 def most_similar(
     index: Index,
-    lost_sizes: Int64s,
+    indexed: ShingleSets,
+    frequent: Int64s,
+    limit: int,
     probes: ShingleSets,
     numbers: Int64s,
     best: Floats,
@@ -136,9 +145,14 @@ def most_similar(
 ) -> None:
     """Raise the best similarity of indexed sets by comparing them with all of some others.
 
+    Those that share only values held by more than ``limit`` indexed sets are left out: their
+    similarity is at most the indexed set's share of such values.
+
     Args:
         index: of the whole sets, numbered from 0.
-        lost_sizes: size of each indexed set, shape [indexed].
+        indexed: the sets themselves.
+        frequent: see :func:`shared_by_many`, for the same limit.
+        limit: most owners of a value by which sets are found.
         probes: the others, whole.
         numbers: what each of them is called, shape [probes].
         best: best Jaccard similarity so far, shape [indexed]; changed in place.
@@ -149,7 +163,10 @@ def most_similar(
         index.values,
         index.starts,
         index.owners,
-        lost_sizes,
+        indexed.offsets,
+        indexed.values,
+        frequent,
+        limit,
         probes.offsets,
         probes.values,
         numbers,
@@ -332,12 +349,33 @@ def _candidates(
 
 
 @kernel
+def _common(
+    one: Hashes, start: int, end: int, two: Hashes, other_start: int, other_end: int
+) -> int:
+    """Return how many values two ascending sets share."""
+    a, b, common = start, other_start, 0
+    while a < end and b < other_end:
+        if one[a] == two[b]:
+            common += 1
+            a += 1
+            b += 1
+        elif one[a] < two[b]:
+            a += 1
+        else:
+            b += 1
+    return common
+
+
+@kernel
 def _most_similar(
     bounds: Int64s,
     values: Hashes,
     starts: Int64s,
     owners: Int64s,
-    lost_sizes: Int64s,
+    set_offsets: Offsets,
+    set_values: Hashes,
+    frequent: Int64s,
+    limit: int,
     offsets: Offsets,
     probes: Hashes,
     numbers: Int64s,
@@ -345,13 +383,13 @@ def _most_similar(
     best_number: Int64s,
 ) -> None:
     shift = _shift(bounds)
-    shared = np.zeros(len(lost_sizes), np.int64)
-    touched = np.empty(len(lost_sizes), np.int64)
+    shared = np.zeros(len(frequent), np.int64)
+    touched = np.empty(len(frequent), np.int64)
     for k in range(len(offsets) - 1):
         size, used = offsets[k + 1] - offsets[k], 0
         for p in range(offsets[k], offsets[k + 1]):
             place = _place(probes[p], bounds, values, shift)
-            if place < 0:
+            if place < 0 or starts[place + 1] - starts[place] > limit:
                 continue
             for q in range(starts[place], starts[place + 1]):
                 owner = owners[q]
@@ -363,7 +401,15 @@ def _most_similar(
             owner = touched[t]
             common = shared[owner]
             shared[owner] = 0
-            similarity = common / (size + lost_sizes[owner] - common)
+            start, end = set_offsets[owner], set_offsets[owner + 1]
+            total = size + end - start
+            if frequent[owner] > 0:
+                # What they share of frequent values is counted only where it could matter.
+                most = min(common + frequent[owner], min(size, end - start))
+                if most / (total - most) <= best[owner]:
+                    continue
+                common = _common(set_values, start, end, probes, offsets[k], offsets[k + 1])
+            similarity = common / (total - common)
             if similarity > best[owner]:
                 best[owner] = similarity
                 best_number[owner] = numbers[k]

@@ -17,7 +17,7 @@ from pipelines.audit.raw import HELD_VALUES, Mask, RawInput
 from pipelines.audit.sets import Int64s
 from transforms.candidates import chunks, distinct
 from transforms.clusters import jaccards
-from transforms.dedup_audit import candidates, make_index, match_rows, most_similar
+from transforms.dedup_audit import candidates, make_index, match_rows, most_similar, shared_by_many
 from transforms.record import RecordError
 from transforms.shingles import ShingleSets
 
@@ -28,6 +28,8 @@ LEVELS = (0.9, 0.8, 0.7, 0.6, 0.5)
 
 _INDEX_VALUES = 1 << 23
 """Values of an index that is held at a time."""
+_RARE, _ANY = 64, 1 << 62
+"""By n-grams of how many lost documents at most their like is looked for: first, and at last."""
 _PROBE_VALUES = 1 << 16
 """Values that are looked up in it at a time; a few, since each may be in many sets."""
 
@@ -255,15 +257,28 @@ class _Judge:
     def _most_similar(self, lost: Int64s) -> tuple[Floats, Int64s]:
         """Return the similarity of lost groups to the kept one most like each, and that one."""
         best, like = np.zeros(len(lost)), np.full(len(lost), -1, np.int64)
-        kept = np.flatnonzero(self._kept > 0)
         low = 0
         for members, sets in self._blocks(lost, _INDEX_VALUES):
             part = slice(low, low + len(members))
             low += len(members)
-            index = make_index(sets, np.arange(len(members)))
-            for numbers, probes in self._blocks(kept, HELD_VALUES):
-                most_similar(index, sets.sizes, probes, numbers, best[part], like[part])
+            frequent = self._compare(sets, _RARE, best[part], like[part])
+            # Something that shares frequent n-grams alone may be as similar to these.
+            open_ = np.flatnonzero(
+                (frequent > 0) & (best[part] <= frequent / np.maximum(sets.sizes, 1))
+            )
+            if len(open_):
+                again, number = np.zeros(len(open_)), np.full(len(open_), -1, np.int64)
+                self._compare(self._raw.sets(members[open_]), _ANY, again, number)
+                best[part][open_], like[part][open_] = again, number
         return best, like
+
+    def _compare(self, sets: ShingleSets, limit: int, best: Floats, like: Int64s) -> Int64s:
+        """Compare lost sets with all kept ones; return how many frequent n-grams each has."""
+        index = make_index(sets, np.arange(len(sets)))
+        frequent = shared_by_many(index, len(sets), limit)
+        for numbers, probes in self._blocks(np.flatnonzero(self._kept > 0), HELD_VALUES):
+            most_similar(index, sets, frequent, limit, probes, numbers, best, like)
+        return frequent
 
     def _blocks(self, groups: Int64s, limit: int) -> Iterator[tuple[Int64s, ShingleSets]]:
         ends = np.cumsum(self._raw.sizes[groups])

@@ -72,8 +72,9 @@ def audited(raw, kept, *more, code=None):
 
 @pytest.mark.parametrize("threshold", [0.5, 0.8, 1.0])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_leaks_and_losses_are_those_of_brute_force(tmp_path, seed, threshold):
+def test_leaks_and_losses_are_those_of_brute_force(tmp_path, monkeypatch, seed, threshold):
     """Counts of documents and pairs, the levels of the lost ones, and the worst of each kind."""
+    monkeypatch.setattr("pipelines.audit.dedup._RARE", seed)
     rng = random.Random(seed)
     rows = [{"id": f"d{k}", "text": t} for k, t in enumerate(texts_of(rng, 150))]
     kept = [row for row in rows if rng.random() < 0.5]

@@ -18,6 +18,7 @@ from transforms.dedup_audit import (
     most_similar,
     new_counters,
     prefixes,
+    shared_by_many,
 )
 from transforms.shingles import ShingleSets
 
@@ -87,19 +88,28 @@ def test_all_of_many_similar_sets_are_found():
     assert sorted(found) == expected
 
 
-@given(groups_of_values, groups_of_values)
-def test_most_similar_is_that_of_brute_force(lost, kept):
-    """The highest similarity at any level, and the first of those that have it."""
-    index = make_index(sets_of(lost), np.arange(len(lost)))
+@given(groups_of_values, groups_of_values, st.sampled_from([1, 2, 100]))
+def test_most_similar_is_that_of_brute_force(lost, kept, limit):
+    """The first of the highest similarity, where it exceeds the share of frequent values."""
+    sets = sets_of(lost)
+    index = make_index(sets, np.arange(len(lost)))
+    frequent = shared_by_many(index, len(lost), limit)
+    owners = [sum(v in other for other in lost) for one in lost for v in sorted(one)]
+    many = np.repeat(np.arange(len(lost)), sets.sizes)[np.array(owners, np.int64) > limit]
+    assert frequent.tolist() == np.bincount(many, minlength=len(lost)).tolist()
     best, like = np.zeros(len(lost)), np.full(len(lost), -1, np.int64)
     for start in range(0, len(kept), 5):
         part = kept[start : start + 5]
         numbers = 100 + start + np.arange(len(part))
-        most_similar(index, sets_of(lost).sizes, sets_of(part), numbers, best, like)
-    for one, found, number in zip(lost, best.tolist(), like.tolist(), strict=True):
+        most_similar(index, sets, frequent, limit, sets_of(part), numbers, best, like)
+    for k, (one, found, number) in enumerate(zip(lost, best.tolist(), like.tolist(), strict=True)):
         similarities = [similarity(one, two) for two in kept]
-        assert found == max(similarities)
-        assert number == (100 + similarities.index(found) if found else -1)
+        bound = frequent[k] / len(one) if one else 0.0
+        if limit == 100 or max(similarities) > bound:
+            assert found == max(similarities)
+            assert number == (100 + similarities.index(found) if found else -1)
+        else:
+            assert found <= bound
 
 
 keys = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=20)
