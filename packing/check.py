@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packing.format import DatasetInfo, ShardError
-from packing.rows import RowGroup
+from packing.rows import RowGroup, aligned, offsets_of
 
 _DTYPES = {
     "row_id": np.int64,
@@ -32,7 +32,7 @@ def check_rows(group: RowGroup, info: DatasetInfo, longest: int) -> None:
         ShardError: it names the document (or row), the value and the remedy.
     """
     _check_shapes(group)
-    _check_lengths(group, longest)
+    _check_lengths(group, longest, info.align)
     _check_ids(group, info)
     _check_pieces(group, info)
     _check_spans(group)
@@ -59,7 +59,7 @@ def _check_shapes(group: RowGroup) -> None:
             )
 
 
-def _check_lengths(group: RowGroup, longest: int) -> None:
+def _check_lengths(group: RowGroup, longest: int, align: int) -> None:
     bad = np.flatnonzero(group.pieces_per_row < 1)
     if len(bad):
         raise ShardError(
@@ -83,13 +83,21 @@ def _check_lengths(group: RowGroup, longest: int) -> None:
             f"pieces add up to {total} tokens, but there are {len(group.input_ids)}; correct the "
             "lengths"
         )
-    tokens = np.diff(group.row_offsets)
+    tokens = row_room(group, align)
     bad = np.flatnonzero(tokens > longest)
     if len(bad):
+        filled = f" with its pieces filled to multiples of {align}" if align > 1 else ""
         raise ShardError(
-            f"row {group.row_id[bad[0]]} has {tokens[bad[0]]} tokens, at most {longest} fit; "
-            "pack again with this seq_len"
+            f"row {group.row_id[bad[0]]} has {tokens[bad[0]]} tokens{filled}, at most {longest} "
+            "fit; pack again with this seq_len"
         )
+
+
+def row_room(group: RowGroup, align: int) -> npt.NDArray[np.int64]:
+    """Return the tokens that each row takes, its pieces filled to multiples of ``align``."""
+    if align == 1:
+        return np.diff(group.row_offsets)
+    return np.diff(offsets_of(aligned(group.length, align))[group.piece_offsets])
 
 
 def _check_ids(group: RowGroup, info: DatasetInfo) -> None:

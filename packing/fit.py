@@ -1,6 +1,6 @@
 """Which documents share a row: the fit of documents into rows of ``seq_len`` tokens."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numba
@@ -12,6 +12,9 @@ from packing.best_fit import best_fit_decreasing
 from packing.format import ShardError
 from packing.in_order import join_and_cut, open_row_fit
 from packing.lengths import sort_by, taking_order
+from packing.pieces import Pieces, in_tokens, in_units
+
+__all__ = ["PackSettings", "Pieces", "fit_rows"]
 
 _NO_LIMIT = (1 << 31) - 1
 # A remainder travels as index | length << 39: lengths below 2**24, indices below 2**39.
@@ -37,36 +40,22 @@ class PackSettings:
     ``drop`` with the reason ``too long``."""
     max_docs_per_row: Annotated[int, Gt(0)] | None = None
     """The most pieces one row may hold; no limit when absent."""
+    align: Annotated[int, Gt(0)] = 1
+    """Every piece takes a multiple of this many tokens of its row, as context parallelism wants it
+    (2 x its ranks for Transformer Engine); ``seq_len`` must be a multiple of it. The shards hold
+    the tokens alone: the reader lays them out so."""
     open_rows: Annotated[int, Gt(0), Le(65536)] = 64
     """Rows that ``online`` keeps open at a time."""
 
-
-@dataclass(frozen=True, slots=True)
-class Pieces:
-    """Parts of documents in rows, sorted by (row, place in the row); one entry per piece."""
-
-    row: npt.NDArray[np.int64]
-    """Row of each piece, int64[m]; rows count from 0 without holes."""
-    document: npt.NDArray[np.int64]
-    """Index of its document in the lengths that were fitted, int64[m]."""
-    start: npt.NDArray[np.int32]
-    """First token of the piece within its document, int32[m]."""
-    length: npt.NDArray[np.int32]
-    """Tokens of the piece, int32[m], at least 1."""
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return int(self.row[-1]) + 1 if len(self.row) else 0
-
-    def row_tokens(self) -> npt.NDArray[np.int32]:
-        """Return the tokens of each row, int32[rows]."""
-        return np.bincount(self.row, self.length, self.rows).astype(np.int32)
-
-    def row_squares(self) -> npt.NDArray[np.float64]:
-        """Return the sum of squared piece lengths of each row, float64[rows], for `row_cost`."""
-        squares = self.length.astype(np.float64) ** 2
-        return np.bincount(self.row, squares, self.rows).astype(np.float64, copy=False)
+    def __post_init__(self) -> None:
+        """Refuse settings that contradict each other."""
+        if self.seq_len % self.align:
+            lower = self.seq_len - self.seq_len % self.align
+            nearest = [str(n) for n in (lower, lower + self.align) if n]
+            raise ValueError(
+                f"seq_len = {self.seq_len} is not a multiple of align = {self.align}; set seq_len "
+                f"to {' or '.join(nearest)}, or change align"
+            )
 
 
 def fit_rows(
@@ -89,7 +78,8 @@ def fit_rows(
 
     Except in ``concat``, documents of more than ``seq_len`` tokens are cut into rows of their own
     (numbered before all others) and one remainder, which is fitted like a document. With
-    ``long = "drop"`` they have no pieces. A row closes at ``max_docs_per_row`` pieces.
+    ``long = "drop"`` they have no pieces. A row closes at ``max_docs_per_row`` pieces. With
+    ``align`` all this is counted in units of so many tokens, begun ones whole.
 
     Args:
         n_tokens: length of each document, int32[n], at least 1.
@@ -103,11 +93,16 @@ def fit_rows(
         ShardError: a document without tokens, or arguments that do not match.
     """
     _check(n_tokens, order)
+    align = settings.align
+    units = in_units(n_tokens, align)
+    inner = replace(settings, seq_len=settings.seq_len // align, align=1)
     if settings.long == "drop":
-        kept = np.flatnonzero(n_tokens <= settings.seq_len)
-        pieces = _fit(n_tokens[kept], order[kept], settings)
-        return Pieces(pieces.row, kept[pieces.document], pieces.start, pieces.length)
-    return _fit(n_tokens, order, settings)
+        kept = np.flatnonzero(units <= inner.seq_len)
+        pieces = _fit(units[kept], order[kept], inner)
+        pieces = Pieces(pieces.row, kept[pieces.document], pieces.start, pieces.length)
+    else:
+        pieces = _fit(units, order, inner)
+    return in_tokens(pieces, n_tokens, align)
 
 
 def _check(n_tokens: npt.NDArray[np.int32], order: npt.NDArray[np.uint64]) -> None:

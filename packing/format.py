@@ -103,6 +103,10 @@ def _from_footer(names: list[str], metadata: Mapping[bytes, bytes] | None, where
         ) from error
 
 
+_LATER = ("align",)
+"""Values of the footer that came after the first datasets, each with a default."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetInfo:
     """What every file of a dataset says of it in its footer."""
@@ -129,6 +133,8 @@ class DatasetInfo:
     """Names that the column ``domain`` indexes."""
     seed: int = 0
     """Seed of the recipe."""
+    align: int = 1
+    """Tokens of a row that a piece takes are a multiple of this."""
     version: int = FORMAT_VERSION
     """Version of the shard format."""
 
@@ -154,7 +160,10 @@ class DatasetInfo:
         Raises:
             ShardError: the footer is missing, damaged, or of another format version.
         """
-        values = _from_footer([f.name for f in fields(cls)], metadata, where)
+        names = [f.name for f in fields(cls)]
+        # Datasets that were written before there was such a value do not have it.
+        absent = [n for n in _LATER if f"{METADATA_PREFIX}{n}".encode() not in (metadata or {})]
+        values = _from_footer([n for n in names if n not in absent], metadata, where)
         return cls(**{**values, "domains": tuple(values["domains"] or ())})
 
 

@@ -205,6 +205,7 @@ class PackedReader:
                     seq_len=self.seq_len,
                     pad_id=self.pad_id,
                     continue_positions=self._continue_positions,
+                    align=self.info.align,
                     cp=cp,
                 )
                 for slot, rows, cp in slots
@@ -229,7 +230,10 @@ class PackedReader:
             self._held_for = (-1, 0)
             self._source.want(np.arange(self.n_rows))
             return MicroBatch.of(
-                self._source.read(order[at]), seq_len=self.seq_len, pad_id=self.pad_id
+                self._source.read(order[at]),
+                seq_len=self.seq_len,
+                pad_id=self.pad_id,
+                align=self.info.align,
             )
 
     def steps(

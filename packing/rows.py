@@ -26,6 +26,11 @@ def offsets_of(counts: npt.NDArray[Any]) -> Int64:
     return offsets
 
 
+def aligned(length: npt.NDArray[Any], align: int) -> npt.NDArray[Any]:
+    """Return lengths filled up to multiples of ``align``, same shape and type."""
+    return length if align == 1 else -(-length // align) * align
+
+
 @lru_cache(maxsize=4)
 def _counting(n: int) -> Int32:
     """Return 0 to n - 1, made once: numpy counts slower than it subtracts."""
@@ -192,7 +197,28 @@ class PaddedBatch:
     loss_weights: Float32
     """[b, n] weights of the targets, 0 where nothing is trained."""
     cu_seqlens: Int32
-    """[segments + 1] segment starts in the flattened arrays; a row's padding is its last one."""
+    """[segments + 1] running sum of the segments' tokens; a row's padding is its last segment."""
+    cu_seqlens_padded: Int32
+    """[segments + 1] segment starts in the flattened arrays: ``cu_seqlens`` but where pieces are
+    filled to multiples of ``align``."""
+
+
+@dataclass(frozen=True)
+class AlignedBatch:
+    """A micro-batch in one flat sequence, every piece filled to a multiple of ``align``."""
+
+    input_ids: Int32
+    """[n] token ids, the padding id after each piece's tokens."""
+    labels: Int32
+    """[n] targets, -100 where nothing is trained."""
+    position_ids: Int32
+    """[n] positions; those of a piece count on through its filling."""
+    loss_weights: Float32
+    """[n] weights of the targets, 0 where nothing is trained."""
+    cu_seqlens: Int32
+    """[pieces + 1] running sum of the pieces' tokens."""
+    cu_seqlens_padded: Int32
+    """[pieces + 1] where pieces start in the arrays, multiples of ``align``."""
 
 
 @dataclass(frozen=True)
@@ -205,6 +231,8 @@ class MicroBatch(RowGroup):
     pad_id: int = 0
     continue_positions: bool = False
     """Count positions from the document's start instead of the piece's."""
+    align: int = 1
+    """What the tokens that a piece takes are a multiple of, where rows are laid out padded."""
     cp: Int16 | None = None
     """[r] ranks that share each row, or None where none is shared."""
 
@@ -246,8 +274,35 @@ class MicroBatch(RowGroup):
         n = len(self.input_ids)
         return _counting(1 << n.bit_length())[:n] - np.repeat(start, self.length)
 
+    @cached_property
+    def cu_seqlens_padded(self) -> Int32:
+        """[p + 1] where each piece starts when all are filled to multiples of ``align``."""
+        return offsets_of(aligned(self.length, self.align)).astype(np.int32)
+
+    def aligned(self) -> AlignedBatch:
+        """Return the batch in one flat sequence, every piece filled to a multiple of ``align``."""
+        bounds = self.cu_seqlens_padded
+        n = int(bounds[-1])
+        shift = bounds[:-1] - self.cu_seqlens[:-1]
+        place = np.arange(len(self.input_ids)) + np.repeat(shift, self.length)
+        start = bounds[:-1] - (self.doc_offset if self.continue_positions else 0)
+
+        def spread(values: npt.NDArray[Any], fill: Any) -> npt.NDArray[Any]:
+            out = np.full(n, fill, values.dtype)
+            out[place] = values
+            return out
+
+        return AlignedBatch(
+            spread(self.input_ids, self.pad_id),
+            spread(self.labels, IGNORED_LABEL),
+            np.arange(n, dtype=np.int32) - np.repeat(start, np.diff(bounds)).astype(np.int32),
+            spread(self.loss_weights, 0),
+            self.cu_seqlens,
+            bounds,
+        )
+
     def padded(self, rows: int | None = None, length: int | None = None) -> PaddedBatch:
-        """Return the batch in arrays of a fixed shape.
+        """Return the batch in arrays of a fixed shape, pieces filled to multiples of ``align``.
 
         Args:
             rows: rows of the result, filled up with rows of padding; those of the batch by default.
@@ -258,15 +313,18 @@ class MicroBatch(RowGroup):
         """
         rows = self.n_rows if rows is None else rows
         length = self.seq_len if length is None else length
-        filled = np.diff(self.row_offsets)
+        flat = self.aligned() if self.align > 1 else self
+        taken = aligned(self.length, self.align)
+        offsets = offsets_of(taken)[self.piece_offsets]
+        filled = np.diff(offsets)
         if self.n_rows > rows or (filled > length).any():
             raise ShardError(
                 f"step {self.step}, slot {self.slot}: {self.n_rows} rows of up to "
                 f"{filled.max(initial=0)} tokens do not fit into {rows} rows of {length}; pad to "
                 "a larger shape"
             )
-        place = np.repeat(np.arange(self.n_rows) * length - self.row_offsets[:-1], filled)
-        place += np.arange(len(self.input_ids))
+        place = np.repeat(np.arange(self.n_rows) * length - offsets[:-1], filled)
+        place += np.arange(len(flat.input_ids))
         shape = (rows, length)
         used = np.zeros(rows, np.int64)
         used[: self.n_rows] = filled
@@ -277,21 +335,29 @@ class MicroBatch(RowGroup):
             out[place] = values
             return out.reshape(shape)
 
-        positions = spread(self.position_ids, 0)
+        positions = spread(flat.position_ids, 0)
+        bounds, logical = self._padded_segments(used, length, offsets, taken)
         return PaddedBatch(
-            spread(self.input_ids, self.pad_id),
-            spread(self.labels, IGNORED_LABEL),
+            spread(flat.input_ids, self.pad_id),
+            spread(flat.labels, IGNORED_LABEL),
             np.where(padding >= 0, padding, positions),
-            spread(self.loss_weights, 0),
-            self._padded_segments(used, length),
+            spread(flat.loss_weights, 0),
+            logical,
+            bounds,
         )
 
-    def _padded_segments(self, used: Int64, length: int) -> Int32:
-        """Return cu_seqlens of the flattened padded rows."""
+    def _padded_segments(
+        self, used: Int64, length: int, offsets: Int64, taken: Int32
+    ) -> tuple[Int32, Int32]:
+        """Return the bounds of the flattened padded rows' segments, and of their tokens."""
         row = np.repeat(np.arange(self.n_rows), self.pieces_per_row)
-        starts = self.cu_seqlens[:-1] - self.row_offsets[row] + row * length
+        starts = offsets_of(taken)[:-1] - offsets[row] + row * length
         padding = (np.arange(len(used)) * length + used)[used < length]
-        return np.sort(np.concatenate([starts, padding, [len(used) * length]])).astype(np.int32)
+        starts = np.concatenate([starts, padding])
+        tokens = np.concatenate([self.length, (length - used)[used < length]])
+        order = np.argsort(starts)
+        bounds = np.append(starts[order], len(used) * length).astype(np.int32)
+        return bounds, offsets_of(tokens[order]).astype(np.int32)
 
     def _span_weights(self) -> Float32:
         """Return the weight that the loss spans give to each token's target."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from packing.check import span_fault
+from packing.check import row_room, span_fault
 from packing.findings import Findings
 from packing.format import (
     PLAN_FILE,
@@ -187,14 +187,16 @@ def _prove_rows(
 ) -> None:
     """Check what each row promises by itself."""
     info = plan.dataset
-    tokens = np.diff(group.row_offsets)
+    tokens = row_room(group, info.align)
     room = np.full(group.n_rows, info.seq_len)
     if shared:
         room *= np.array([shared.get(row, 1) for row in group.row_id.tolist()])
     for at in np.flatnonzero(tokens > room)[:1]:
         findings.fail(
             "rows are no longer than the sequence length",
-            f"{where}: row {group.row_id[at]} has {tokens[at]} tokens, {room[at]} fit",
+            f"{where}: row {group.row_id[at]} has {tokens[at]} tokens"
+            + (f" in pieces filled to multiples of {info.align}" if info.align > 1 else "")
+            + f", {room[at]} fit",
             int((tokens > room).sum()),
         )
     for name, high in (("next_token", info.vocab_size), ("domain", len(info.domains))):

@@ -46,6 +46,10 @@ class RunSummary:
     tokens: int = 0
     packed_rows: int = 0
     padding: float = 0.0
+    padding_alignment: float = 0.0
+    """The part of `padding` that fills pieces to multiples of `pack.align`."""
+    padding_fill: float = 0.0
+    """The rest: what is left at the end of rows."""
     cpu_s: float = 0.0
     wall_s: float = 0.0
     peak_rss_bytes: int = 0
@@ -147,7 +151,10 @@ def _flow(summary: RunSummary, stage: str, manifest: Manifest, rows_in: int) -> 
     if stage == "pack":
         summary.tokens, summary.packed_rows = counters["tokens"], counters["rows"]
         slots = summary.packed_rows * manifest.config["seq_len"]
-        summary.padding = 1 - summary.tokens / slots if slots else 0.0
+        if slots:
+            summary.padding = 1 - summary.tokens / slots
+            summary.padding_alignment = counters.get("alignment", 0) / slots
+            summary.padding_fill = summary.padding - summary.padding_alignment
     if stage == "balance":
         rows_out = summary.packed_rows
     return rows_in, rows_out

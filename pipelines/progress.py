@@ -198,6 +198,8 @@ def _accounts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     if "pack" in stages:
         rows.append(("packed rows", f"{summary['packed_rows']:,}"))
         rows.append(("padding", f"{summary['padding']:.3%}"))
+        if summary.get("padding_alignment"):
+            rows.append(("  of it alignment", f"{summary['padding_alignment']:.3%}"))
     rows.append(("wall time", duration(summary["wall_s"])))
     rows.append(("CPU time", duration(summary["cpu_s"])))
     if summary.get("peak_rss_bytes"):

@@ -176,6 +176,7 @@ class BalanceStage(Stage):
             tokenizer_sha256=model.sha256,
             domains=tuple(pack["domains"]),
             seed=self.seed,
+            align=pack["align"],
         )
 
     # The rows: tokens go from their shards to the files of the dataset.

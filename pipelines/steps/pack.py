@@ -84,6 +84,7 @@ class PackStage(Stage):
         work.counters["rows"] = int(pieces.row[-1]) + 1 if len(pieces.row) else 0
         work.counters["tokens"] = int(pieces.length.sum(dtype=np.int64))
         work.counters["documents"] = int((copy == 0).sum())
+        work.counters["alignment"] = pieces.alignment(self.settings.align)
         return work
 
     def _finish(self, corpus: Corpus, results: list[Result]) -> Corpus:

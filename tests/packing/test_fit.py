@@ -124,6 +124,38 @@ def test_every_token_lies_in_one_piece(
             assert pieces.rows >= fewest_rows(np.array(kept, dtype=np.int32), seq_len, max_docs)
 
 
+@given(lengths_and_window, st.sampled_from(STRATEGIES), st.sampled_from([2, 3, 8]))
+def test_aligned_pieces_fit_their_rows(
+    case: tuple[int, list[int]], strategy: str, align: int
+) -> None:
+    """Every piece takes whole units of its row, and begins at one in its document."""
+    units, lengths = case
+    seq_len = units * align
+    for long in ("cut", "drop"):
+        settings = PackSettings(
+            seq_len=seq_len, strategy=strategy, long=long, align=align, open_rows=3
+        )
+        pieces = fit(lengths, settings)
+        check(pieces, lengths, settings)
+        taken = [0] * pieces.rows
+        for row, n in zip(pieces.row.tolist(), pieces.length.tolist(), strict=True):
+            taken[row] += n + -n % align
+        assert all(n <= seq_len for n in taken)
+        assert (pieces.start % align == 0).all()
+        assert pieces.alignment(align) == sum(taken) - sum(pieces.length.tolist())
+        if strategy == "best_fit" and long == "cut":
+            rest = [-(-(n % seq_len) // align) for n in lengths if n % seq_len]
+            whole = sum(n // seq_len for n in lengths)
+            expected = [0] * whole + textbook(rest, units)
+            assert sorted(units - n // align for n in taken) == sorted(expected)
+
+
+def test_align_must_divide_the_window() -> None:
+    """A window that is no multiple of it is refused with the nearest that are."""
+    with pytest.raises(ValueError, match=r"multiple of align = 16; .* 96 or"):
+        PackSettings(seq_len=100, align=16)
+
+
 def open_rows_oracle(lengths: list[int], seq_len: int, open_rows: int, cap: int) -> list[int]:
     """The row of each document: best fit over open rows, the fullest closed when none holds it."""
     places: list[dict[str, int] | None] = [None] * open_rows
