@@ -3,7 +3,7 @@
 numba keeps a compiled function until the function's own file changes. It does not look at the files
 of the kernels that the function calls, though their code is compiled into it: after a change there
 it would go on with the old one. So what is kept here bears the hash of the function's own source and
-of all that it imports from this package.
+of all that it imports from the packages of kernels.
 """
 
 import functools
@@ -37,18 +37,17 @@ def _compiled(function: Function, **options: Any) -> Function:
 
 @functools.cache
 def sources_stamp(module: str) -> str:
-    """Return the hash of a module's source and of those it imports from its package, at any depth.
+    """Return the hash of a module's source and of those it imports from ours, at any depth.
 
     Args:
         module: its name; imports are absolute, and stand at the beginning of a line.
     """
-    package = __name__.partition(".")[0]
-    imports = re.compile(rf"^(?:from|import) ({package}(?:\.\w+)+)", re.MULTILINE)
+    imports = re.compile(r"^(?:from|import) ((?:packing|transforms)(?:\.\w+)+)", re.MULTILINE)
     sources: dict[str, bytes] = {}
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        file = _FOLDER.joinpath(*name.split(".")[1:]).with_suffix(".py")
+        file = _ROOT.joinpath(*name.split(".")).with_suffix(".py")
         if name not in sources and file.is_file():
             sources[name] = file.read_bytes()
             waiting += imports.findall(sources[name].decode())
@@ -58,4 +57,4 @@ def sources_stamp(module: str) -> str:
     return digest.hexdigest()
 
 
-_FOLDER = Path(__file__).parent
+_ROOT = Path(__file__).parent.parent
