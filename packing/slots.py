@@ -15,6 +15,7 @@ from annotated_types import Ge, Gt
 
 from packing.cost import SHAPE_SIZES, ModelShape
 from packing.deal import deal_ranks, deal_slots, slot_shares
+from packing.exchange import exchange_heaviest
 from packing.format import ShardError
 from packing.lengths import taking_order
 from transforms.record import mix64
@@ -34,7 +35,8 @@ class BalanceSettings:
     """Rows a rank computes at a time; a slot is ``dp`` x ``micro_batch`` rows."""
     horizon: Annotated[int, Gt(0)] = 64
     """Steps whose rows are dealt together: more are better balanced, fewer keep a second plan's
-    reading closer to sequential. With one slot a step, the rows of a step resemble each other in
+    reading closer to sequential. The first plan also gathers the heaviest rows of 16 such blocks
+    of steps, a 64th of all rows, so that they meet rows of their like. With one slot a step, the rows of a step resemble each other in
     cost: balance needs a ``global_batch`` of several slots to leave the mixture as it is."""
     layers: Annotated[int, Gt(0)] = 16
     """Decoder layers of the model."""
@@ -123,7 +125,8 @@ def plan_steps(
     """Plan the steps of freshly fitted rows, in seeded order.
 
     Rows are shuffled, cut into blocks of at most ``horizon`` steps (of near-equal size), and dealt
-    inside each block; see `deal_rows`. What does not fill a step forms a short last one.
+    inside each block; see `deal_rows`. Before that, neighbouring blocks exchange their heaviest
+    rows (`packing.exchange`). What does not fill a step forms a short last one.
 
     Args:
         cost: cost of each row, float64[r], above 0 (`packing.cost.row_cost`).
@@ -139,7 +142,10 @@ def plan_steps(
     Raises:
         ShardError: costs that are not positive numbers, or arguments of different lengths.
     """
+    _check(cost, n_tokens, domain)
     rows = taking_order(mix64(np.arange(len(cost)), seed))
+    bounds = [settings.global_batch * bound for bound in _block_bounds(len(cost), settings)]
+    rows = exchange_heaviest(rows, cost, bounds, settings.slot_rows, seed)
     return deal_rows(rows, cost, settings, seed, n_tokens=n_tokens, domain=domain)
 
 
@@ -179,9 +185,8 @@ def deal_rows(
     _check(cost, n_tokens, domain)
     batch = settings.global_batch
     steps = len(rows) // batch
-    blocks = -(-steps // settings.horizon)
-    # Block bounds in steps; the rows after the last full step are a block of their own.
-    bounds = [steps * b // blocks for b in range(blocks)] + [steps, steps + 1]
+    # The rows after the last full step are a block of their own.
+    bounds = [*_block_bounds(len(rows), settings), steps + 1]
     places = np.full((steps + 1) * batch, -1, dtype=np.int64)
     for first, end in pairwise(bounds):
         block = rows[first * batch : end * batch]
@@ -199,6 +204,13 @@ def deal_rows(
         (place % batch // settings.slot_rows).astype(np.int32),
         (place % settings.slot_rows // settings.micro_batch).astype(np.int32),
     )
+
+
+def _block_bounds(rows: int, settings: BalanceSettings) -> list[int]:
+    """Return the first step of each block and the number of full steps."""
+    steps = rows // settings.global_batch
+    blocks = -(-steps // settings.horizon)
+    return [steps * b // blocks for b in range(blocks)] + [steps]
 
 
 def _deal_block(

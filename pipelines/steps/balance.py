@@ -61,6 +61,7 @@ class BalanceStage(Stage):
     shuffle: ShuffleKind = "files"
 
     name: ClassVar[str] = "balance"
+    version: ClassVar[int] = 2
     parents: ClassVar[tuple[str, ...]] = (
         "ingest",
         "decontaminate",
