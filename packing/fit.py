@@ -13,6 +13,7 @@ from packing.format import ShardError
 from packing.in_order import join_and_cut, open_row_fit
 from packing.lengths import sort_by, taking_order
 from packing.pieces import Pieces, in_tokens, in_units
+from packing.shared_rows import keep_long
 
 __all__ = ["PackSettings", "Pieces", "fit_rows"]
 
@@ -35,9 +36,11 @@ class PackSettings:
     """``best_fit``: exact best-fit decreasing over all documents, the fewest rows; ``online``:
     best-fit over ``open_rows`` open rows in seeded order, which mixes lengths in every row;
     ``concat``: documents joined in seeded order and cut every ``seq_len`` tokens."""
-    long: Literal["cut", "drop"] = "cut"
-    """Documents of more than ``seq_len`` tokens: ``cut`` into full rows and one remainder, or
-    ``drop`` with the reason ``too long``."""
+    long: Literal["cut", "keep", "drop"] = "cut"
+    """Documents of more than ``seq_len`` tokens: ``cut`` into full rows and one remainder; ``keep``
+    whole, as a row of its own that 2, 4, 8... of the ``balance.dp`` ranks share (context
+    parallelism), cut only beyond what the most ranks hold that may share a row: the largest power of
+    two that divides ``dp``; or ``drop`` with the reason ``too long``."""
     max_docs_per_row: Annotated[int, Gt(0)] | None = None
     """The most pieces one row may hold; no limit when absent."""
     align: Annotated[int, Gt(0)] = 1
@@ -56,10 +59,18 @@ class PackSettings:
                 f"seq_len = {self.seq_len} is not a multiple of align = {self.align}; set seq_len "
                 f"to {' or '.join(nearest)}, or change align"
             )
+        if self.long == "keep" and self.strategy == "concat":
+            raise ValueError(
+                'long = "keep" keeps documents whole and strategy = "concat" cuts them all; choose '
+                "another strategy, or set long to cut or drop"
+            )
 
 
 def fit_rows(
-    n_tokens: npt.NDArray[np.int32], order: npt.NDArray[np.uint64], settings: PackSettings
+    n_tokens: npt.NDArray[np.int32],
+    order: npt.NDArray[np.uint64],
+    settings: PackSettings,
+    widest: int = 1,
 ) -> Pieces:
     """Fit documents into rows of at most ``seq_len`` tokens.
 
@@ -78,13 +89,15 @@ def fit_rows(
 
     Except in ``concat``, documents of more than ``seq_len`` tokens are cut into rows of their own
     (numbered before all others) and one remainder, which is fitted like a document. With
-    ``long = "drop"`` they have no pieces. A row closes at ``max_docs_per_row`` pieces. With
+    ``long = "drop"`` they have no pieces, with ``long = "keep"`` rows of their own that up to
+    ``widest`` ranks share (`packing.shared_rows.keep_long`). A row closes at ``max_docs_per_row`` pieces. With
     ``align`` all this is counted in units of so many tokens, begun ones whole.
 
     Args:
         n_tokens: length of each document, int32[n], at least 1.
         order: seeded key of each document, uint64[n].
         settings: how to fit.
+        widest: the most ranks that may share a row, a power of two; looked at for ``keep`` alone.
 
     Returns:
         The pieces; every token of every document that is not dropped lies in exactly one.
@@ -100,9 +113,31 @@ def fit_rows(
         kept = np.flatnonzero(units <= inner.seq_len)
         pieces = _fit(units[kept], order[kept], inner)
         pieces = Pieces(pieces.row, kept[pieces.document], pieces.start, pieces.length)
+    elif settings.long == "keep":
+        pieces = _keep(units, order, inner, widest)
     else:
         pieces = _fit(units, order, inner)
     return in_tokens(pieces, n_tokens, align)
+
+
+def _keep(
+    n_tokens: npt.NDArray[np.int32],
+    order: npt.NDArray[np.uint64],
+    settings: PackSettings,
+    widest: int,
+) -> Pieces:
+    """Fit what is left when long documents have rows of their own, which come first."""
+    own = keep_long(n_tokens, order, settings.seq_len, widest)
+    some = np.flatnonzero(own.n_tokens)
+    rest = _fit(own.n_tokens[some], order[some], settings)
+    document = some[rest.document]
+    start = rest.start + (n_tokens - own.n_tokens)[document]
+    return Pieces(
+        np.concatenate([own.rows.row, rest.row + own.rows.rows]),
+        np.concatenate([own.rows.document, document]),
+        np.concatenate([own.rows.start, start]),
+        np.concatenate([own.rows.length, rest.length]),
+    )
 
 
 def _check(n_tokens: npt.NDArray[np.int32], order: npt.NDArray[np.uint64]) -> None:

@@ -103,7 +103,7 @@ def _from_footer(names: list[str], metadata: Mapping[bytes, bytes] | None, where
         ) from error
 
 
-_LATER = ("align",)
+_LATER = ("align", "widest")
 """Values of the footer that came after the first datasets, each with a default."""
 
 
@@ -135,6 +135,9 @@ class DatasetInfo:
     """Seed of the recipe."""
     align: int = 1
     """Tokens of a row that a piece takes are a multiple of this."""
+    widest: int = 1
+    """The most ranks that may share a row, so that longer documents are cut at ``widest`` x
+    ``seq_len`` tokens."""
     version: int = FORMAT_VERSION
     """Version of the shard format."""
 

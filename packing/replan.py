@@ -15,6 +15,7 @@ def replan(
     seed: int = 0,
     from_step: int = 0,
     domain: npt.NDArray[np.int16] | None = None,
+    cp: npt.NDArray[np.int16] | None = None,
 ) -> StepPlan:
     """Deal rows anew, inside blocks of ``horizon`` steps in the order in which they are stored.
 
@@ -30,12 +31,14 @@ def replan(
         from_step: first step of the present plan that is not trained yet; the rows of earlier
             steps are left out, and the new plan's steps are numbered from here.
         domain: domain of each row, by ``row_id``, int16[r], or None.
+        cp: ranks that share each row, by ``row_id``, int16[r], or None.
 
     Returns:
         The new plan; ``order`` holds row_ids.
 
     Raises:
-        ShardError: no row is left, or the arrays do not match.
+        ShardError: no row is left, the arrays do not match, or rows are shared by a number of ranks
+            that does not divide ``dp``.
     """
     if step.shape != cost.shape:
         raise ShardError(f"{len(step)} steps but {len(cost)} costs; pass one of each a row")
@@ -46,4 +49,5 @@ def replan(
             f"no row is left from step {from_step} on: the plan's last step is {last}; "
             f"choose from_step between 0 and {max(0, last)}"
         )
-    return deal_rows(rows, cost, settings, seed, domain=domain, first_step=max(0, from_step))
+    first = max(0, from_step)
+    return deal_rows(rows, cost, settings, seed, domain=domain, cp=cp, first_step=first)

@@ -306,13 +306,14 @@ class MicroBatch(RowGroup):
 
         Args:
             rows: rows of the result, filled up with rows of padding; those of the batch by default.
-            length: tokens per row; ``seq_len`` by default.
+            length: tokens per row; by default ``seq_len``, times the ranks that share a row.
 
         Raises:
             ShardError: a row is longer than ``length``, or there are more rows than ``rows``.
         """
         rows = self.n_rows if rows is None else rows
-        length = self.seq_len if length is None else length
+        if length is None:
+            length = self.seq_len * (1 if self.cp is None else int(self.cp.max(initial=1)))
         flat = self.aligned() if self.align > 1 else self
         taken = aligned(self.length, self.align)
         offsets = offsets_of(taken)[self.piece_offsets]

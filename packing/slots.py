@@ -5,100 +5,21 @@ steps are sorted by cost and cut into slots of near-equal rows, so that the rank
 nobody; the slots are then dealt so that every step gets heavy and light ones.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from annotated_types import Ge, Gt
 
-from packing.cost import SHAPE_SIZES, ModelShape
+from packing.balance_settings import BalanceSettings
 from packing.deal import deal_ranks, deal_slots, slot_shares
 from packing.exchange import exchange_heaviest
 from packing.format import ShardError
 from packing.lengths import taking_order
+from packing.shared_rows import check_blocks, join_rows
 from transforms.record import mix64
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BalanceSettings:
-    """How rows are dealt to steps and ranks, and the model shape that prices them."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
-
-    dp: Annotated[int, Gt(0)] = 1
-    """Data-parallel ranks that read different rows."""
-    global_batch: Annotated[int, Gt(0)] = 1
-    """Rows of one optimizer step over all ranks."""
-    micro_batch: Annotated[int, Gt(0)] = 1
-    """Rows a rank computes at a time; a slot is ``dp`` x ``micro_batch`` rows."""
-    horizon: Annotated[int, Gt(0)] = 64
-    """Steps whose rows are dealt together: more are better balanced, fewer keep a second plan's
-    reading closer to sequential. The first plan also gathers the heaviest rows of 16 such blocks
-    of steps, a 64th of all rows, so that they meet rows of their like. With one slot a step, the rows of a step resemble each other in
-    cost: balance needs a ``global_batch`` of several slots to leave the mixture as it is."""
-    layers: Annotated[int, Gt(0)] = 16
-    """Decoder layers of the model."""
-    hidden: Annotated[int, Gt(0)] = 2048
-    """Width of its residual stream."""
-    heads: Annotated[int, Gt(0)] = 16
-    """Its query heads."""
-    kv_heads: Annotated[int, Gt(0)] = 8
-    """Its key and value heads."""
-    head_dim: Annotated[int, Gt(0)] = 128
-    """Width of one head."""
-    ffn: Annotated[int, Gt(0)] = 8192
-    """Inner width of its MLP."""
-    experts: Annotated[int, Ge(0)] = 0
-    """Routed experts of a layer, where the model has experts."""
-    active_experts: Annotated[int, Ge(0)] = 0
-    """Routed experts that compute each token."""
-    shared_experts: Annotated[int, Ge(0)] = 0
-    """Experts that compute every token."""
-    expert_ffn: Annotated[int, Ge(0)] = 0
-    """Inner width of one expert."""
-    dense_layers: Annotated[int, Ge(0)] = 0
-    """Layers of a model with experts that have one MLP of ``ffn`` instead."""
-    sliding_window: Annotated[int, Ge(0)] = 0
-    """Tokens that a token attends to, itself included; 0: all tokens before it."""
-    full_layers: Annotated[int, Ge(0)] = 0
-    """Layers of a model with a sliding window that attend to all tokens before."""
-
-    def __post_init__(self) -> None:
-        """Refuse settings that contradict each other."""
-        slot = self.dp * self.micro_batch
-        if self.global_batch % slot:
-            lower = self.global_batch - self.global_batch % slot
-            nearest = [str(n) for n in (lower, lower + slot) if n]
-            raise ValueError(
-                f"global_batch = {self.global_batch} is not a multiple of dp x micro_batch = "
-                f"{self.dp} x {self.micro_batch} = {slot}; set global_batch to "
-                f"{' or '.join(nearest)}, or change dp or micro_batch"
-            )
-        if self.heads % self.kv_heads:
-            raise ValueError(
-                f"heads = {self.heads} is not a multiple of kv_heads = {self.kv_heads}; "
-                "every key head serves the same number of query heads"
-            )
-        problem = self.shape.problem()
-        if problem is not None:
-            raise ValueError(problem)
-
-    @property
-    def slot_rows(self) -> int:
-        """Rows of one slot."""
-        return self.dp * self.micro_batch
-
-    @property
-    def slots_per_step(self) -> int:
-        """Slots of one full step."""
-        return self.global_batch // self.slot_rows
-
-    @property
-    def shape(self) -> ModelShape:
-        """The model that prices the rows."""
-        return ModelShape(**{name: getattr(self, name) for name in SHAPE_SIZES})
+__all__ = ["BalanceSettings", "StepPlan", "deal_rows", "imbalance", "plan_steps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +42,7 @@ def plan_steps(
     settings: BalanceSettings,
     seed: int,
     domain: npt.NDArray[np.int16] | None = None,
+    cp: npt.NDArray[np.int16] | None = None,
 ) -> StepPlan:
     """Plan the steps of freshly fitted rows, in seeded order.
 
@@ -135,6 +57,7 @@ def plan_steps(
         seed: any integer.
         domain: domain of each row, int16[r], from 0: steps then get the block's mixture as nearly
             as whole slots allow.
+        cp: ranks that share each row, powers of two, int16[r]; 1 by default.
 
     Returns:
         The plan; ``order[i]`` is the row that becomes ``row_id`` i.
@@ -144,6 +67,8 @@ def plan_steps(
     """
     _check(cost, n_tokens, domain)
     rows = taking_order(mix64(np.arange(len(cost)), seed))
+    if cp is not None and check_blocks(cp, settings.dp) > 1:
+        return _deal_shared(rows, cost, cp, settings, seed, domain, 0, exchange=True)
     bounds = [settings.global_batch * bound for bound in _block_bounds(len(cost), settings)]
     rows = exchange_heaviest(rows, cost, bounds, settings.slot_rows, seed)
     return deal_rows(rows, cost, settings, seed, n_tokens=n_tokens, domain=domain)
@@ -157,6 +82,7 @@ def deal_rows(
     *,
     n_tokens: npt.NDArray[np.int32] | None = None,
     domain: npt.NDArray[np.int16] | None = None,
+    cp: npt.NDArray[np.int16] | None = None,
     first_step: int = 0,
 ) -> StepPlan:
     """Deal rows, given in the order in which blocks are cut, to steps, slots and ranks.
@@ -165,7 +91,8 @@ def deal_rows(
     the step with the least work that still wants one (longest processing time first), and slots of
     similar cost are swapped where that brings steps nearer to equal work and to the block's mixture
     of domains; the rows of a slot go to its ranks one by one, the heaviest to the rank with the
-    least work so far; the steps are numbered in seeded order.
+    least work so far; the steps are numbered in seeded order. Where ranks share rows, aligned blocks
+    of ranks are dealt instead (`packing.shared_rows.join_rows`), in turns one way and the other.
 
     Args:
         rows: indices into the other arrays, int64[r]; rows that are not named are left out.
@@ -174,6 +101,7 @@ def deal_rows(
         seed: any integer.
         n_tokens: tokens of every row, or None.
         domain: domain of every row, or None.
+        cp: ranks that share each row, or None.
         first_step: number of the first step.
 
     Returns:
@@ -183,10 +111,76 @@ def deal_rows(
         ShardError: as `plan_steps`.
     """
     _check(cost, n_tokens, domain)
+    if cp is not None and check_blocks(cp[rows], settings.dp) > 1:
+        return _deal_shared(rows, cost, cp, settings, seed, domain, first_step)
+    return _deal(rows, cost, settings, seed, n_tokens, domain, first_step)
+
+
+def _deal_shared(
+    rows: npt.NDArray[np.int64],
+    cost: npt.NDArray[np.float64],
+    cp: npt.NDArray[np.int16],
+    settings: BalanceSettings,
+    seed: int,
+    domain: npt.NDArray[np.int16] | None,
+    first_step: int,
+    *,
+    exchange: bool = False,
+) -> StepPlan:
+    """Deal blocks of rows of which some are shared; see `deal_rows`."""
+    width = int(cp[rows].max())
+    blocks = join_rows(
+        cost[rows] / cp[rows], cp[rows], width, settings.horizon * settings.global_batch
+    )
+    work = np.bincount(blocks.block, cost[rows], blocks.count).astype(np.float64, copy=False)
+    if blocks.short:
+        # The lightest is dealt last: into the last slot, the one that may be short.
+        work[-1] = work.min() / 2
+    kinds = None
+    if domain is not None:
+        # A block counts for the domain of its costliest row.
+        kinds = np.empty(blocks.count, np.int16)
+        by_cost = np.argsort(cost[rows], kind="stable")
+        kinds[blocks.block[by_cost]] = domain[rows[by_cost]]
+    joined = replace(settings, dp=settings.dp // width, global_batch=settings.global_batch // width)
+    blocks_in_order = np.arange(blocks.count)
+    if exchange:
+        full = _block_bounds(blocks.count - blocks.short, joined)
+        bounds = [joined.global_batch * bound for bound in full]
+        blocks_in_order = exchange_heaviest(blocks_in_order, work, bounds, joined.slot_rows, seed)
+    plan = _deal(blocks_in_order, work, joined, seed, None, kinds, first_step, short=blocks.short)
+    at = np.empty(blocks.count, np.int64)
+    at[plan.order] = np.arange(blocks.count)
+    new = np.ones(blocks.count, bool)
+    same = (plan.step[1:] == plan.step[:-1]) & (plan.slot[1:] == plan.slot[:-1])
+    new[1:] = ~(same & (plan.rank[1:] == plan.rank[:-1]))
+    turn = np.arange(blocks.count) - np.flatnonzero(new)[np.cumsum(new) - 1]
+    # A block has its heavier rows first: every other one is turned round.
+    own = at[blocks.block]
+    turned = (plan.slot[own] * settings.micro_batch + turn[own]) % 2 == 1
+    shift = np.where(turned, width - blocks.offset - cp[rows], blocks.offset)
+    rank = (plan.rank[own] * width + shift).astype(np.int32)
+    order = np.lexsort((turn[own], rank, plan.slot[own], plan.step[own]))
+    own = own[order]
+    return StepPlan(rows[order], plan.step[own], plan.slot[own], rank[order])
+
+
+def _deal(
+    rows: npt.NDArray[np.int64],
+    cost: npt.NDArray[np.float64],
+    settings: BalanceSettings,
+    seed: int,
+    n_tokens: npt.NDArray[np.int32] | None,
+    domain: npt.NDArray[np.int16] | None,
+    first_step: int,
+    *,
+    short: bool = False,
+) -> StepPlan:
+    """Deal rows of one rank each; a last one that is ``short`` goes to the short step."""
     batch = settings.global_batch
-    steps = len(rows) // batch
+    steps = (len(rows) - short) // batch
     # The rows after the last full step are a block of their own.
-    bounds = [*_block_bounds(len(rows), settings), steps + 1]
+    bounds = [*_block_bounds(len(rows) - short, settings), steps + 1]
     places = np.full((steps + 1) * batch, -1, dtype=np.int64)
     for first, end in pairwise(bounds):
         block = rows[first * batch : end * batch]

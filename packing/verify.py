@@ -29,6 +29,7 @@ from packing.format import (
 from packing.rows import RowGroup
 from packing.schedule import Plan, load_plan
 from packing.shard import ShardFile
+from packing.shared_rows import ranks_of
 from packing.verify_documents import prove_documents
 from packing.verify_pieces import PieceStore
 from packing.verify_plan import PLAN_CHECKS, RowSums, prove_plan
@@ -199,6 +200,17 @@ def _prove_rows(
             + f", {room[at]} fit",
             int((tokens > room).sum()),
         )
+    if shared:
+        wide = np.array([shared.get(row, 1) for row in group.row_id.tolist()])
+        wrong = (ranks_of(tokens, info.seq_len) != wide) | ((wide > 1) & (group.pieces_per_row > 1))
+        for at in np.flatnonzero(wrong)[:1]:
+            findings.fail(
+                "rows are no longer than the sequence length",
+                f"{where}: row {group.row_id[at]} of {tokens[at]} tokens in "
+                f"{group.pieces_per_row[at]} pieces is shared by {wide[at]} ranks; a shared row "
+                "holds one document, on as few ranks as hold it",
+                int(wrong.sum()),
+            )
     for name, high in (("next_token", info.vocab_size), ("domain", len(info.domains))):
         values = getattr(group, name)
         wrong = (values >= high) | (values < (-1 if name == "next_token" else 0))

@@ -196,7 +196,7 @@ def prove_joins(findings: Findings, pieces: Pieces, info: DatasetInfo) -> int:
         lambda at: f"next_token is {pieces['next'][at]}, expected {following[at]}",
     )
     if info.strategy != "concat":
-        _prove_cuts(findings, pieces, first, last, info.seq_len)
+        _prove_cuts(findings, pieces, first, last, info.seq_len * info.widest)
     return int(new_document.sum())
 
 

@@ -114,6 +114,8 @@ def _prove_slots(findings: Findings, plan: Plan, sums: RowSums) -> None:
         findings.fail(
             check, f"slot {index} of the plan has {filled[index]} places of {info.slot_rows}"
         )
+    if schedule.shared > 1:
+        _prove_blocks(findings, plan, schedule)
     per_step = np.diff(schedule.step_bounds)
     for step in np.flatnonzero(per_step[:-1] != info.slots_per_step)[:1]:
         findings.fail(
@@ -124,6 +126,35 @@ def _prove_slots(findings: Findings, plan: Plan, sums: RowSums) -> None:
     numbers = np.arange(len(filled)) - np.repeat(schedule.step_bounds[:-1], per_step)
     if not np.array_equal(schedule.slot_number, numbers):
         findings.fail(check, "slots of a step are not numbered from 0")
+
+
+def _prove_blocks(findings: Findings, plan: Plan, schedule: Schedule) -> None:
+    """Check that shared rows lie on aligned blocks, and that each rank has its rows of a slot."""
+    cp = schedule.cp.astype(np.int64)
+    first = schedule.lane.astype(np.int64) // plan.info.micro_batch
+    crooked = np.flatnonzero((cp & (cp - 1) != 0) | (first % cp != 0))
+    for at in crooked[:1]:
+        findings.fail(
+            PLAN_CHECKS[1],
+            f"row {plan.row_id[schedule.rows[at]]} is shared by {cp[at]} ranks from rank "
+            f"{first[at]} on; blocks are aligned and powers of two",
+            len(crooked),
+        )
+    slots = len(schedule.slot_bounds) - 1
+    slot = np.repeat(np.arange(slots), np.diff(schedule.slot_bounds))
+    held = np.zeros((slots, plan.info.dp + 1), np.int64)
+    np.add.at(held, (slot, first), 1)
+    np.add.at(held, (slot, first + cp), -1)
+    held = np.cumsum(held, axis=1)[:, :-1]
+    wrong = held > plan.info.micro_batch
+    wrong[:-1] |= held[:-1] < plan.info.micro_batch
+    for index, rank in np.argwhere(wrong)[:1]:
+        findings.fail(
+            PLAN_CHECKS[1],
+            f"slot {index} of the plan gives rank {rank} {held[index, rank]} rows instead of "
+            f"{plan.info.micro_batch}",
+            int(wrong.sum()),
+        )
 
 
 def _shape(manifest: DatasetManifest) -> ModelShape | None:

@@ -150,7 +150,7 @@ def _flow(summary: RunSummary, stage: str, manifest: Manifest, rows_in: int) -> 
         summary.tokens = counters.get("tokens", 0)
     if stage == "pack":
         summary.tokens, summary.packed_rows = counters["tokens"], counters["rows"]
-        slots = summary.packed_rows * manifest.config["seq_len"]
+        slots = counters.get("places", summary.packed_rows) * manifest.config["seq_len"]
         if slots:
             summary.padding = 1 - summary.tokens / slots
             summary.padding_alignment = counters.get("alignment", 0) / slots

@@ -14,6 +14,7 @@ from packing.format import PLAN_FILE, DatasetManifest, PlanInfo, load_manifest
 from packing.replan import replan
 from packing.schedule import load_plan
 from packing.shard import ShardFile
+from packing.shared_rows import place_costs
 from packing.slots import BalanceSettings, imbalance
 from packing.writer import write_plan
 from transforms.tokenize.encoder import load_encoder
@@ -116,14 +117,16 @@ def replan_dataset(
         seed=present.dataset.seed,
         from_step=from_step,
         domain=_dominant_domains(folder, manifest, len(table), len(present.dataset.domains)),
+        cp=table["cp"].to_numpy(),
     )
+    cp = table["cp"].to_numpy()[dealt.order]
     new = pa.table(
         {
             "row_id": dealt.order,
             "step": dealt.step,
             "slot": dealt.slot,
             "rank": dealt.rank,
-            "cp": table["cp"].take(dealt.order),
+            "cp": cp,
             "cost": cost[dealt.order],
         }
     )
@@ -144,7 +147,9 @@ def replan_dataset(
         rows=len(new),
         first_step=int(dealt.step[0]),
         last_step=int(dealt.step[-1]),
-        imbalance=imbalance(cost[dealt.order], settings)[0],
+        imbalance=imbalance(
+            place_costs(cost[dealt.order], cp, dealt.step, dealt.slot, dealt.rank), settings
+        )[0],
     )
 
 

@@ -121,6 +121,8 @@ class Recipe:
             object.__setattr__(self, "workdir", f"runs/{self.name}")
         for problem in _rules(self.name, [source.name for source in self.sources]):
             raise ValueError(problem.line("recipe"))
+        for problem in _unshared(self.pack.long, self.balance.dp):
+            raise ValueError(problem.line("recipe"))
         for problem in self._mixture_rules():
             raise ValueError(problem.line("recipe"))
         columns = [(source.name, source.columns) for source in self.sources]
@@ -249,6 +251,11 @@ def _raw_rules(raw: dict[str, Any]) -> Iterator[Problem]:
         return
     names = [source.get("name") if isinstance(source, dict) else None for source in sources]
     yield from _rules(raw.get("name"), names)
+    pack, balance = raw.get("pack"), raw.get("balance")
+    yield from _unshared(
+        pack.get("long") if isinstance(pack, dict) else None,
+        balance.get("dp", 1) if isinstance(balance, dict) else 1,
+    )
     embed = raw.get("embed")
     yield from _without_vectors(
         embed.get("column") if isinstance(embed, dict) else None,
@@ -314,6 +321,16 @@ def _unknown_sentence_names(
         if name not in known:
             text = _no_such("column of a source", name, known)
             yield Problem(("dedupe", "sentence", "quality_column"), text)
+
+
+def _unshared(long: Any, dp: Any) -> Iterator[Problem]:
+    """Yield the problem of rows to be shared by ranks that cannot be paired."""
+    if long == "keep" and isinstance(dp, int) and dp % 2:
+        text = (
+            f'"keep" lets 2, 4, 8... ranks share a row, and balance.dp = {dp} is odd; set '
+            'balance.dp to an even number, or long to "cut" or "drop"'
+        )
+        yield Problem(("pack", "long"), text)
 
 
 def _no_such(kind: str, name: str, known: Sequence[str]) -> str:

@@ -63,7 +63,7 @@ def stages_of(recipe: Recipe) -> list[Stage]:
         stages.append(MixtureStage(recipe.mixture, recipe.seed, longest))
     if recipe.pack.enabled:
         stages += [
-            PackStage(recipe.pack, recipe.seed),
+            PackStage(recipe.pack, recipe.seed, recipe.balance.dp),
             BalanceStage(recipe.balance, recipe.seed, shuffle),
         ]
     return stages

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from packing.format import PLAN_FILE, DatasetInfo, load_manifest
+from packing.format import PLAN_FILE, DatasetInfo, ShardError, load_manifest
 from packing.rows import RowGroup
 from packing.schedule import load_plan
 from packing.shard import ShardFile
@@ -52,3 +52,18 @@ def open_dataset(folder: Path) -> Packed:
             file.close()
 
     return Packed(plan.dataset, plan.table, read)
+
+
+def refuse_shared_rows(packed: Packed, dataset: Path, form: str) -> None:
+    """Refuse a dataset with rows that several ranks share, where a format has one length of rows.
+
+    Raises:
+        ShardError: there is such a row.
+    """
+    cp = packed.plan["cp"].to_numpy()
+    if (cp > 1).any():
+        row = packed.plan["row_id"][int((cp > 1).argmax())].as_py()
+        raise ShardError(
+            f"{dataset}: row {row} is shared by {cp[(cp > 1).argmax()]} ranks ({(cp > 1).sum()} such "
+            f'rows), and {form} has rows of one length; pack with long = "cut"'
+        )

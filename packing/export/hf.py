@@ -34,6 +34,7 @@ _LOST = (
     "The last token of a piece whose document goes on in another row is not trained: labels here "
     "hold the row's own tokens (a trainer shifts them), and next_token is not among them.",
     "Loss weights other than 0 and 1 are not kept: a target is trained or it is not.",
+    "Which rows several ranks share (cp) is not kept: such a row is longer than the others.",
     "doc_copy and doc_offset are not kept: positions begin anew at every piece.",
 )
 

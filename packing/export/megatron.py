@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from packing.export.dataset import Exported, open_dataset
+from packing.export.dataset import Exported, open_dataset, refuse_shared_rows
 from packing.format import DatasetInfo, ShardError
 from packing.rows import MicroBatch
 from packing.writer import published
@@ -54,6 +54,7 @@ def export_megatron(dataset: Path, out: Path) -> Exported:
             f"{dataset}: has no end-of-sequence id, which Megatron tells documents apart by; "
             "set tokenizer.eos_token and build the dataset again"
         )
+    refuse_shared_rows(packed, dataset, "megatron")
     prefix = out.with_suffix("") if out.suffix in (".bin", ".idx") else out
     prefix.parent.mkdir(parents=True, exist_ok=True)
     data, index = (prefix.with_name(prefix.name + suffix) for suffix in (".bin", ".idx"))

@@ -17,6 +17,7 @@ from packing.cost import attention_squares, row_cost
 from packing.fit import PackSettings
 from packing.format import PLAN_FILE, DatasetInfo
 from packing.layout import file_bounds, group_bounds
+from packing.shared_rows import ranks_of
 from packing.slots import BalanceSettings, plan_steps
 from packing.writer import RowFileWriter, write_plan
 from pipelines.artifacts import FileEntry, Receipt, Workdir, fingerprint, link_or_copy
@@ -112,7 +113,8 @@ class BalanceStage(Stage):
         squares = np.bincount(row, attention_squares(length, shape), minlength=rows)
         cost = row_cost(n_tokens, squares, shape)
         domain = _dominant_domain(row, length, pieces["domain"], rows)
-        plan = plan_steps(cost, n_tokens, self.settings, self.seed, domain)
+        cp = ranks_of(n_tokens, corpus.manifest("pack").config["seq_len"])
+        plan = plan_steps(cost, n_tokens, self.settings, self.seed, domain, cp)
         row_id = np.empty(rows, np.int64)
         row_id[plan.order] = np.arange(rows)
         pieces["row_id"] = row_id[row]
@@ -126,7 +128,7 @@ class BalanceStage(Stage):
                 "step": plan.step,
                 "slot": plan.slot,
                 "rank": plan.rank,
-                "cp": np.ones(rows, np.int16),
+                "cp": cp[plan.order],
                 "cost": cost[plan.order],
             }
         )
@@ -178,6 +180,7 @@ class BalanceStage(Stage):
             domains=tuple(pack["domains"]),
             seed=self.seed,
             align=pack["align"],
+            widest=pack["widest"],
         )
 
     # The rows: tokens go from their shards to the files of the dataset.
@@ -223,7 +226,8 @@ class BalanceStage(Stage):
         low, high = files[partition.order : partition.order + 2]
         inside = groups[(groups >= low) & (groups <= high)]
         rows = PackedRows(partition.tables())
-        with RowFileWriter(path, partition.shared["info"]) as writer:
+        info = partition.shared["info"]
+        with RowFileWriter(path, info, info.seq_len * info.widest) as writer:
             for first, last in itertools.pairwise(inside):
                 writer.write(rows.group(int(first), int(last)))
         record_cost(partition.folder, clock)
@@ -309,8 +313,9 @@ class Pack(beam.PTransform):
         shuffle: ShuffleKind = "files",
     ) -> None:
         super().__init__("pack and balance")
-        self._pack = PackStage(settings or PackSettings(), seed)
-        self._balance = BalanceStage(balance or BalanceSettings(), seed, shuffle)
+        balance = balance or BalanceSettings()
+        self._pack = PackStage(settings or PackSettings(), seed, balance.dp)
+        self._balance = BalanceStage(balance, seed, shuffle)
 
     def expand(self, corpora: beam.PCollection) -> beam.PCollection:
         """Apply both stages."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from packing.fit import PackSettings, Pieces, fit_rows
+from packing.shared_rows import ranks_of, widest_block
 from pipelines.artifacts import FileEntry, fingerprint
 from pipelines.corpus import Corpus
 from pipelines.steps.columns import write_table
@@ -40,13 +41,24 @@ class PackStage(Stage):
 
     settings: PackSettings = field(default_factory=PackSettings)
     seed: int = 0
+    dp: int = 1
+    """Data-parallel ranks, some of which may share a row (``long = "keep"``)."""
 
     name: ClassVar[str] = "pack"
     parents: ClassVar[tuple[str, ...]] = ("encode", "mixture")
 
     def config(self) -> dict[str, Any]:
         """Return the settings that the result depends on."""
-        return {**settings_json(self.settings, without=("enabled",)), "seed": self.seed}
+        return {
+            **settings_json(self.settings, without=("enabled",)),
+            "seed": self.seed,
+            "widest": self._widest,
+        }
+
+    @property
+    def _widest(self) -> int:
+        """The most ranks that may share a row."""
+        return widest_block(self.dp) if self.settings.long == "keep" else 1
 
     def expand(self, corpora: beam.PCollection) -> beam.PCollection:
         """Apply the stage."""
@@ -79,9 +91,11 @@ class PackStage(Stage):
         copies = read_copies(task.corpus, lengths.doc_uid)
         chosen, copy = _expand(np.where(fits & (lengths.n_tokens > 0), copies, 0))
         order = _order(lengths.doc_uid[chosen], copy, self.seed)
-        pieces = fit_rows(lengths.n_tokens[chosen], order, self.settings)
+        pieces = fit_rows(lengths.n_tokens[chosen], order, self.settings, self._widest)
         work.files += _write_pieces(task, pieces, chosen, copy, lengths)
         work.counters["rows"] = int(pieces.row[-1]) + 1 if len(pieces.row) else 0
+        places = ranks_of(pieces.row_tokens(), self.settings.seq_len)
+        work.counters["places"] = int(places.sum(dtype=np.int64))
         work.counters["tokens"] = int(pieces.length.sum(dtype=np.int64))
         work.counters["documents"] = int((copy == 0).sum())
         work.counters["alignment"] = pieces.alignment(self.settings.align)
@@ -153,5 +167,5 @@ def _write_pieces(
 class FitRows(Apply):
     """Decide which documents share a row: Corpus -> Corpus."""
 
-    def __init__(self, settings: PackSettings | None = None, *, seed: int = 0) -> None:
-        super().__init__(PackStage(settings or PackSettings(), seed))
+    def __init__(self, settings: PackSettings | None = None, *, seed: int = 0, dp: int = 1) -> None:
+        super().__init__(PackStage(settings or PackSettings(), seed, dp))
