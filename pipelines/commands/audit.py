@@ -1,9 +1,10 @@
-"""``audit dedup``: judging what another tool made."""
+"""``audit``: judging what another tool made."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipelines.commands.audit_packing import packing
 from pipelines.commands.catalog import AsJson
 from pipelines.commands.output import amount, print_facts, print_json, say, say_next, show_table
 
@@ -17,6 +18,7 @@ audit_app = typer.Typer(help="Judges what another tool made.", no_args_is_help=T
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
+    audit_app.command()(packing)
     app.add_typer(audit_app, name="audit")
 
 
