@@ -219,12 +219,19 @@ VIEWS: tuple[View, ...] = (
     ),
     View(
         "packed_rows",
-        (("row_id", "BIGINT"), ("n_tokens", "INTEGER"), ("n_docs", "INTEGER")),
+        (
+            ("row_id", "BIGINT"),
+            ("n_tokens", "INTEGER"),
+            ("n_docs", "INTEGER"),
+            ("bucket", "INTEGER"),
+        ),
         _from(
             "balance",
             r"rows-.*\.parquet",
             # The smallest of the lists that have one entry per piece.
-            "row_id, n_tokens, CAST(len(doc_copy) AS INTEGER) AS n_docs",
+            "row_id, n_tokens, CAST(len(doc_copy) AS INTEGER) AS n_docs, "
+            "CAST(floor(log2(list_max([cu_seqlens[i + 1] - cu_seqlens[i] "
+            "for i in generate_series(1, len(cu_seqlens) - 1)]))) AS INTEGER) AS bucket",
         ),
     ),
     View(

@@ -275,6 +275,13 @@ class MicroBatch(RowGroup):
         return _counting(1 << n.bit_length())[:n] - np.repeat(start, self.length)
 
     @cached_property
+    def buckets(self) -> Int32:
+        """[r] floor(log2) of each row's longest piece, as Dataset Decomposition's buckets of lengths."""
+        longest = np.zeros(self.n_rows, np.int32)
+        np.maximum.at(longest, np.repeat(np.arange(self.n_rows), self.pieces_per_row), self.length)
+        return np.frexp(longest)[1].astype(np.int32) - 1
+
+    @cached_property
     def cu_seqlens_padded(self) -> Int32:
         """[p + 1] where each piece starts when all are filled to multiples of ``align``."""
         return offsets_of(aligned(self.length, self.align)).astype(np.int32)

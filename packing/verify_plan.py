@@ -11,6 +11,7 @@ from packing.findings import Findings
 from packing.format import DatasetManifest, ShardError, plan_fingerprint
 from packing.rows import RowGroup
 from packing.schedule import Plan, Schedule
+from packing.trained import row_targets
 
 PLAN_CHECKS = (
     "the plan deals every row once, in shard order",
@@ -31,7 +32,10 @@ class RowSums:
     """Sum over the row's pieces of what their attention costs (`attention_squares`)."""
     shape: ModelShape | None = None
     """The model that prices rows, where the manifest holds it."""
-    _parts: list[tuple[Any, Any, Any]] = field(default_factory=list)
+    trained: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Trained targets; empty where every target of the dataset is trained."""
+    _parts: list[tuple[Any, Any, Any, Any]] = field(default_factory=list)
+    _spans: bool = False
 
     @classmethod
     def empty(cls, manifest: DatasetManifest) -> Self:
@@ -46,13 +50,17 @@ class RowSums:
         else:
             each = attention_squares(group.length, self.shape)
             squares = np.add.reduceat(each, group.piece_offsets[:-1])
-        self._parts.append((group.row_id.copy(), np.diff(group.row_offsets), squares))
+        n_tokens, pieces = np.diff(group.row_offsets), group.pieces_per_row.astype(np.int64)
+        self._spans |= group.loss_spans is not None
+        trained = row_targets(group.loss_spans, n_tokens, group.next_token, pieces)
+        self._parts.append((group.row_id.copy(), n_tokens, squares, trained))
 
     def joined(self) -> "RowSums":
         """Return the sums of all rows taken in."""
-        parts = [(self.row_id, self.n_tokens, self.squares), *self._parts]
-        row_id, n_tokens, squares = (np.concatenate(c) for c in zip(*parts, strict=True))
-        return RowSums(row_id, n_tokens, squares, self.shape)
+        parts = [(self.row_id, self.n_tokens, self.squares, self.trained), *self._parts]
+        row_id, n_tokens, squares, trained = (np.concatenate(c) for c in zip(*parts, strict=True))
+        some = trained if self._spans else self.trained
+        return RowSums(row_id, n_tokens, squares, self.shape, some)
 
 
 def prove_plan(findings: Findings, plan: Plan, sums: RowSums) -> None:
@@ -81,7 +89,7 @@ def prove_plan(findings: Findings, plan: Plan, sums: RowSums) -> None:
         findings.cannot(costs, "the manifest's settings do not hold the model's shape")
     else:
         _prove_costs(findings, plan, sums, sums.shape)
-    _report_balance(findings, plan)
+    _report_balance(findings, plan, sums.trained)
 
 
 def _prove_slots(findings: Findings, plan: Plan, sums: RowSums) -> None:
@@ -177,8 +185,8 @@ def _prove_costs(findings: Findings, plan: Plan, sums: RowSums, shape: ModelShap
         )
 
 
-def _report_balance(findings: Findings, plan: Plan) -> None:
-    """Count how equal the work of the ranks is: the most loaded over the mean."""
+def _report_balance(findings: Findings, plan: Plan, trained: npt.NDArray[np.int64]) -> None:
+    """Count how equal the work of the ranks is, and what they train: the most loaded over the mean."""
     info = plan.info
     if not len(plan.row_id):
         return
@@ -190,9 +198,12 @@ def _report_balance(findings: Findings, plan: Plan) -> None:
     rank = rank + np.arange(len(rank)) - np.repeat(np.cumsum(cp) - cp, cp)
     cost = np.repeat(plan.table["cost"].to_numpy() / cp, cp)
     slots = step.astype(np.int64) * (int(slot.max()) + 1) + slot
-    for name, key in (("step_max_over_mean", step), ("slot_max_over_mean", slots)):
+    loads = [("step_max_over_mean", step, cost), ("slot_max_over_mean", slots, cost)]
+    if len(trained):
+        loads.append(("trained_max_over_mean", step, np.repeat(trained / cp, cp)))
+    for name, key, values in loads:
         _, group = np.unique(key, return_inverse=True)
-        load = np.bincount(group * info.dp + rank, cost, minlength=(group.max() + 1) * info.dp)
+        load = np.bincount(group * info.dp + rank, values, minlength=(group.max() + 1) * info.dp)
         load = load.reshape(-1, info.dp)
         # A short last step leaves ranks idle; it says nothing about the balance.
         load = load[(load > 0).all(axis=1)]

@@ -13,9 +13,10 @@ import pyarrow as pa
 from packing.format import PLAN_FILE, DatasetManifest, PlanInfo, load_manifest
 from packing.replan import replan
 from packing.schedule import load_plan
-from packing.shard import ShardFile
+from packing.shard import ShardFile, spans_of
 from packing.shared_rows import place_costs
 from packing.slots import BalanceSettings, imbalance
+from packing.trained import even_trained, row_targets
 from packing.writer import write_plan
 from transforms.tokenize.encoder import load_encoder
 from transforms.tokenize.settings import TokenizerKind, TokenizerSettings
@@ -119,7 +120,11 @@ def replan_dataset(
         domain=_dominant_domains(folder, manifest, len(table), len(present.dataset.domains)),
         cp=table["cp"].to_numpy(),
     )
-    cp = table["cp"].to_numpy()[dealt.order]
+    cp = table["cp"].to_numpy()
+    trained = _trained(folder, manifest, len(table))
+    if trained is not None:
+        dealt = even_trained(dealt, cost, trained, cp, dp)
+    cp = cp[dealt.order]
     new = pa.table(
         {
             "row_id": dealt.order,
@@ -151,6 +156,27 @@ def replan_dataset(
             place_costs(cost[dealt.order], cp, dealt.step, dealt.slot, dealt.rank), settings
         )[0],
     )
+
+
+def _trained(folder: Path, manifest: DatasetManifest, rows: int) -> npt.NDArray[np.int64] | None:
+    """Return the trained targets of every row; None where all targets are trained."""
+    found = np.zeros(rows, np.int64)
+    some = False
+    for entry in manifest.row_files:
+        file = ShardFile(str(folder / entry.name), entry.name)
+        for number in range(file.n_groups):
+            table = file.read_columns(number, ["row_id", "n_tokens", "next_token", "loss_spans"])
+            spans = spans_of(table["loss_spans"].combine_chunks())
+            following = table["next_token"].combine_chunks()
+            some |= spans is not None
+            found[table["row_id"].to_numpy()] = row_targets(
+                spans,
+                table["n_tokens"].to_numpy().astype(np.int64),
+                following.flatten().to_numpy(),
+                np.diff(following.offsets.to_numpy()).astype(np.int64),
+            )
+        file.close()
+    return found if some else None
 
 
 def _dominant_domains(

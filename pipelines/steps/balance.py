@@ -19,6 +19,7 @@ from packing.format import PLAN_FILE, DatasetInfo
 from packing.layout import file_bounds, group_bounds
 from packing.shared_rows import ranks_of
 from packing.slots import BalanceSettings, plan_steps
+from packing.trained import even_trained
 from packing.writer import RowFileWriter, write_plan
 from pipelines.artifacts import FileEntry, Receipt, Workdir, fingerprint, link_or_copy
 from pipelines.barrier import Barrier
@@ -30,6 +31,7 @@ from pipelines.steps.lengths import read_weights
 from pipelines.steps.pack import PackStage
 from pipelines.steps.packed_rows import PackedRows, moved_tokens
 from pipelines.steps.stage import Apply, Stage, settings_json
+from pipelines.steps.trained import read_targets
 from pipelines.tasks import Clock, ListTasks, Phase, Result, Task, Work, dealt, record_cost
 
 Ints = npt.NDArray[np.int64]
@@ -115,6 +117,10 @@ class BalanceStage(Stage):
         domain = _dominant_domain(row, length, pieces["domain"], rows)
         cp = ranks_of(n_tokens, corpus.manifest("pack").config["seq_len"])
         plan = plan_steps(cost, n_tokens, self.settings, self.seed, domain, cp)
+        targets = read_targets(corpus, pieces)
+        if targets is not None:
+            trained = np.bincount(row, targets, minlength=rows).astype(np.int64)
+            plan = even_trained(plan, cost, trained, cp, self.settings.dp)
         row_id = np.empty(rows, np.int64)
         row_id[plan.order] = np.arange(rows)
         pieces["row_id"] = row_id[row]

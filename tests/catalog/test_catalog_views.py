@@ -28,7 +28,7 @@ CONTRACT = {
     "selection": "doc_uid kept reason copies weight",
     "rejects": "source path line reason detail",
     "conversations": "record_id doc_uid world pattern labels verdict",
-    "packed_rows": "row_id n_tokens n_docs",
+    "packed_rows": "row_id n_tokens n_docs bucket",
     "plan": "row_id step slot rank cp cost",
     "placements": "row_id doc_uid copy token_start token_end row_offset",
     "zones": "",
@@ -198,8 +198,13 @@ def test_placements_and_rows_agree_with_the_packing(workdir, make_world, world_w
     assert {tuple(r.values()) for r in found} == world.placements()
     assert len(found) == len(world.placements())
     found = rows(workdir.path, "SELECT * FROM packed_rows ORDER BY row_id")
-    assert [(r["row_id"], r["n_tokens"], r["n_docs"]) for r in found] == [
-        (number, sum(end - start for _, start, end in row), len(row))
+    assert [(r["row_id"], r["n_tokens"], r["n_docs"], r["bucket"]) for r in found] == [
+        (
+            number,
+            sum(end - start for _, start, end in row),
+            len(row),
+            max(end - start for _, start, end in row).bit_length() - 1,
+        )
         for number, row in enumerate(world.rows)
     ]
     found = rows(workdir.path, "SELECT * FROM plan ORDER BY row_id")

@@ -16,6 +16,7 @@ from packing.format import IGNORED_LABEL
 from packing.reader import PackedReader
 from packing.rows import MicroBatch
 from packing.verify import verify
+from pipelines.dataset import replan_dataset
 from pipelines.run import run
 from transforms.record import RecordError
 from transforms.tokenize.chat import ChatRenderer
@@ -126,6 +127,30 @@ def test_packed_weights_are_those_of_the_conversations(inputs, chat_run):
         seen += 1
     assert seen > 100
     assert any(len(tokens) > 512 for tokens, _ in found.values())
+
+
+def test_ranks_train_equally_much(inputs, tmp_path, monkeypatch):
+    """With several slots a step, its ranks train more equally than by work alone; so replanned."""
+    folder = inputs[0]
+    balance = {"dp": 2, "global_batch": 8}
+    sources = [{"name": "chat", "path": str(folder / "*.*"), "messages": "messages"}]
+    even = run(recipe(folder, tmp_path / "a", sources, balance=balance))
+    found = verify(even.dataset)
+    assert found.ok, found.failed
+    new = replan_dataset(Path(even.dataset), dp=2, global_batch=8)
+    monkeypatch.setattr("pipelines.steps.balance.even_trained", lambda plan, *_: plan)
+    plain = verify(run(recipe(folder, tmp_path / "b", sources, balance=balance)).dataset)
+    before = plain.counts["trained_max_over_mean"]
+    assert found.counts["trained_max_over_mean"] - 1 < (before - 1) / 2
+    assert new.imbalance < 1.1
+    load = np.zeros((new.last_step + 1, 2))
+    with PackedReader(even.dataset, plan=new.path) as reader:
+        for rank in range(2):
+            for step in reader.steps(rank, 2):
+                for batch in step.micro_batches:
+                    load[step.step, rank] += (batch.labels != IGNORED_LABEL).sum()
+    full = load[:-1]
+    assert (full.max(1) / full.mean(1)).mean() - 1 < (before - 1) / 2
 
 
 def packed_documents(dataset):
