@@ -320,7 +320,31 @@ VIEWS: tuple[View, ...] = (
         ),
         _from("dedupe.sentence", r"drops-.*\.parquet", "*"),
     ),
-    View("zones", (("row_id", "BIGINT"),), _from("balance", r"zones\.parquet", "*")),
+    View(
+        "zones",
+        (
+            ("step", "INTEGER"),
+            ("slot", "INTEGER"),
+            ("row_id", "BIGINT"),
+            ("piece", "INTEGER"),
+            ("length", "INTEGER"),
+            ("zone", "VARCHAR"),
+            ("ranks", "INTEGER[]"),
+            ("chunk_offsets", "INTEGER[]"),
+        ),
+        _from("balance", r"zones\.parquet", "*"),
+    ),
+    View(
+        "transfers",
+        (
+            ("step", "INTEGER"),
+            ("slot", "INTEGER"),
+            ("source", "INTEGER"),
+            ("target", "INTEGER"),
+            ("tokens", "INTEGER"),
+        ),
+        _from("balance", r"transfers\.parquet", "*"),
+    ),
 )
 """The views of design and documentation; ``training`` is made from the runs' event logs."""
 

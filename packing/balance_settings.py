@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge, Gt
 
 from packing.cost import SHAPE_SIZES, ModelShape
+from packing.topology import Topology, TopologySettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,11 @@ class BalanceSettings:
     """Tokens that a token attends to, itself included; 0: all tokens before it."""
     full_layers: Annotated[int, Ge(0)] = 0
     """Layers of a model with a sliding window that attend to all tokens before."""
+    ranks_per_node: Annotated[int, Gt(0)] | None = None
+    """Ranks of a node: the dataset then holds zone plans, which say by what ranks the attention of
+    each piece is computed. ``dp`` is a multiple of it, or smaller."""
+    topology: TopologySettings | None = None
+    """Rates of the machine and prices of its traffic, for zone plans."""
 
     def __post_init__(self) -> None:
         """Refuse settings that contradict each other."""
@@ -68,9 +74,42 @@ class BalanceSettings:
                 f"heads = {self.heads} is not a multiple of kv_heads = {self.kv_heads}; "
                 "every key head serves the same number of query heads"
             )
+        self._check_nodes()
         problem = self.shape.problem()
         if problem is not None:
             raise ValueError(problem)
+
+    def _check_nodes(self) -> None:
+        """Refuse nodes that the ranks do not fill."""
+        per_node = self.ranks_per_node
+        if per_node is None:
+            if self.topology is not None:
+                raise ValueError(
+                    "topology says how fast nodes are, but not how large; set ranks_per_node, or "
+                    "remove topology"
+                )
+        elif self.dp > per_node and self.dp % per_node:
+            lower = self.dp - self.dp % per_node
+            raise ValueError(
+                f"dp = {self.dp} ranks do not fill nodes of ranks_per_node = {per_node}; set dp to "
+                f"{lower} or {lower + per_node}, or change ranks_per_node"
+            )
+
+    def zone_topology(self, seq_len: int) -> Topology | None:
+        """Return the topology that zone plans are made for, None where none are asked for.
+
+        Args:
+            seq_len: tokens of a row.
+        """
+        if self.ranks_per_node is None:
+            return None
+        return Topology.of(
+            ranks=self.dp,
+            ranks_per_node=self.ranks_per_node,
+            rank_tokens=self.micro_batch * seq_len,
+            shape=self.shape,
+            settings=self.topology,
+        )
 
     @property
     def slot_rows(self) -> int:

@@ -19,6 +19,8 @@ class Findings:
     """Check that fails: how many violations were seen."""
     unproved: dict[str, str] = field(default_factory=dict)
     """Check that could not be carried out: why."""
+    absent: set[str] = field(default_factory=set)
+    """Checks of what the dataset does not have."""
     counts: dict[str, int | float] = field(default_factory=dict)
     """Figures of the dataset: rows, tokens, documents, padding, balance."""
 
@@ -47,9 +49,14 @@ class Findings:
         """Record that a check could not be carried out."""
         self.unproved.setdefault(check, reason)
 
+    def skip(self, check: str) -> None:
+        """Record that a check is of something the dataset does not have."""
+        self.absent.add(check)
+
     def close(self, checks: tuple[str, ...]) -> None:
         """Count every check that neither failed nor was left open as one that holds."""
-        self.held = [c for c in checks if c not in self.failed and c not in self.unproved]
+        open_ones = self.failed.keys() | self.unproved.keys() | self.absent
+        self.held = [c for c in checks if c not in open_ones]
 
     def to_json(self) -> dict[str, Any]:
         """Return the findings as plain JSON values."""

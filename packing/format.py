@@ -71,7 +71,7 @@ class ShardError(RuntimeError):
     """Packed data or a plan that cannot be used; says what, where, what was found, what to do."""
 
 
-def _footer(record: Any) -> dict[bytes, bytes]:
+def footer(record: Any) -> dict[bytes, bytes]:
     """Return a dataclass as Parquet footer key-values: one JSON value per field."""
     return {
         f"{METADATA_PREFIX}{f.name}".encode(): json.dumps(
@@ -81,7 +81,7 @@ def _footer(record: Any) -> dict[bytes, bytes]:
     }
 
 
-def _from_footer(names: list[str], metadata: Mapping[bytes, bytes] | None, where: str) -> Any:
+def from_footer(names: list[str], metadata: Mapping[bytes, bytes] | None, where: str) -> Any:
     """Read the named values from footer key-values; refuse what another version wrote."""
     found = metadata or {}
     version = found.get(f"{METADATA_PREFIX}version".encode())
@@ -150,7 +150,7 @@ class DatasetInfo:
 
     def to_metadata(self) -> dict[bytes, bytes]:
         """Return the Parquet footer key-values, one per field, values in JSON."""
-        return _footer(self)
+        return footer(self)
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[bytes, bytes] | None, where: str) -> Self:
@@ -166,7 +166,7 @@ class DatasetInfo:
         names = [f.name for f in fields(cls)]
         # Datasets that were written before there was such a value do not have it.
         absent = [n for n in _LATER if f"{METADATA_PREFIX}{n}".encode() not in (metadata or {})]
-        values = _from_footer([n for n in names if n not in absent], metadata, where)
+        values = from_footer([n for n in names if n not in absent], metadata, where)
         return cls(**{**values, "domains": tuple(values["domains"] or ())})
 
 
@@ -192,7 +192,7 @@ class PlanInfo:
 
     def to_metadata(self) -> dict[bytes, bytes]:
         """Return the Parquet footer key-values, one per field, values in JSON."""
-        return _footer(self)
+        return footer(self)
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[bytes, bytes] | None, where: str) -> Self:
@@ -201,7 +201,7 @@ class PlanInfo:
         Raises:
             ShardError: the footer is missing, damaged, or of another format version.
         """
-        return cls(**_from_footer([f.name for f in fields(cls)], metadata, where))
+        return cls(**from_footer([f.name for f in fields(cls)], metadata, where))
 
 
 def plan_fingerprint(dataset: str, info: tuple[int, int, int], table: pa.Table) -> str:

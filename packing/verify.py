@@ -33,6 +33,7 @@ from packing.shared_rows import ranks_of
 from packing.verify_documents import prove_documents
 from packing.verify_pieces import PieceStore
 from packing.verify_plan import PLAN_CHECKS, RowSums, prove_plan
+from packing.verify_zones import ZONE_CHECKS, prove_zones
 
 CHECKS = (
     "files have the manifest's sha256",
@@ -43,6 +44,7 @@ CHECKS = (
     "loss spans are ordered and lie in their rows",
     "placements are those of the rows",
     *PLAN_CHECKS,
+    *ZONE_CHECKS,
     "pieces of a document join",
     "next_token is the document's next token",
     "no document that fits is cut",
@@ -84,6 +86,7 @@ def verify(dataset: str | Path) -> Findings:
         store = PieceStore(Path(scratch))
         sums = _read_rows(findings, folder, manifest, plan, store)
         prove_plan(findings, plan, sums)
+        prove_zones(findings, folder, manifest, plan)
         if "columns agree and pages are intact" in findings.failed:
             for check in CHECKS[CHECKS.index("pieces of a document join") :]:
                 findings.cannot(check, "some rows could not be read")

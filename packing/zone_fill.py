@@ -1,7 +1,8 @@
 """Kernels that place the pieces of a step on ranks: whole, over one node, or over several.
 
-Pieces are taken longest first. A rank's attention work for a piece of ``s`` tokens of which it holds
-``x`` is ``s x``, exactly, because it holds a chunk of the head and its mirror image of the tail.
+Pieces are taken longest first. A rank's attention work for a piece is its part of the piece's tokens
+times the piece's work: of causal attention exactly, because it holds a chunk of the head and its
+mirror image of the tail; under a sliding window nearly.
 """
 
 import numpy as np
@@ -46,6 +47,7 @@ def even_share(length: int, width: int, place: int) -> int:
 @kernel
 def fill(
     length: Ints,
+    density: Floats,
     nodes: int,
     per_node: int,
     capacity: int,
@@ -62,10 +64,11 @@ def fill(
 
     Args:
         length: tokens of the pieces, longest first, int64[n], at least 1.
+        density: attention work of a token of each, float64[n].
         nodes: number of nodes; ranks of a node are consecutive.
         per_node: ranks of a node.
         capacity: tokens a rank may hold; all pieces together fit the ranks.
-        target: attention work (tokens squared) that a rank should not exceed; pieces that hardly
+        target: attention work that a rank should not exceed; pieces that hardly
             count beside it are not divided for its sake.
         floor: shortest piece that is divided for the sake of balance, within a node and across
             nodes, int64[2].
@@ -87,7 +90,17 @@ def fill(
     for i in range(n):
         s = length[i]
         m = _choose(
-            s, nodes, per_node, capacity, target, floor, budget - spent, work, tokens, chosen
+            s,
+            density[i],
+            nodes,
+            per_node,
+            capacity,
+            target,
+            floor,
+            budget - spent,
+            work,
+            tokens,
+            chosen,
         )
         at = first[i]
         if at + ranks > len(owner):
@@ -103,7 +116,7 @@ def fill(
         spent += _crossing(s, owner[at : at + m], per_node)
         for j in range(m):
             rank = owner[at + j]
-            work[rank] += float(s) * share[at + j]
+            work[rank] += density[i] * share[at + j]
             tokens[rank] += share[at + j]
         first[i + 1] = at + m
     return first, owner[: first[n]].copy(), share[: first[n]].copy()
@@ -148,6 +161,7 @@ def _spill(s: int, capacity: int, tokens: Ints, owner: Ranks, share: Ints) -> in
 @kernel
 def _choose(
     s: int,
+    density: float,
     nodes: int,
     per_node: int,
     capacity: int,
@@ -162,11 +176,11 @@ def _choose(
     least = np.inf
     width = 0
     for rank in range(len(work)):
-        if tokens[rank] + s <= capacity and work[rank] + float(s) * s < least:
-            least = work[rank] + float(s) * s
+        if tokens[rank] + s <= capacity and work[rank] + density * s < least:
+            least = work[rank] + density * s
             chosen[0] = rank
             width = 1
-    if least <= target or (width and float(s) * s * _LITTLE <= target):
+    if least <= target or (width and density * s * _LITTLE <= target):
         return width
     # Nodes, and ranks of each node, by the work they have.
     by_work = np.argsort(work.reshape(nodes, per_node).sum(axis=1), kind="mergesort")
@@ -175,15 +189,20 @@ def _choose(
         first = by_work[n] * per_node
         order[n] = first + np.argsort(work[first : first + per_node], kind="mergesort")
     if s >= floor[0] or width == 0:
-        width, least = _within(s, order, capacity, target, work, tokens, chosen, width, least)
+        width, least = _within(
+            s, density, order, capacity, target, work, tokens, chosen, width, least
+        )
     if least > target and (s >= floor[1] or width == 0):
-        width = _across(s, order, capacity, target, budget, work, tokens, chosen, width, least)
+        width = _across(
+            s, density, order, capacity, target, budget, work, tokens, chosen, width, least
+        )
     return width
 
 
 @kernel
 def _within(
     s: int,
+    density: float,
     order: Ints,
     capacity: int,
     target: float,
@@ -199,10 +218,10 @@ def _within(
     # Fewer ranks cannot stay within the target, whichever they are.
     fewest = 2
     if target > work.min():
-        fewest = max(2, min(per_node, int(float(s) * s / (target - work.min()))))
+        fewest = max(2, min(per_node, int(density * s / (target - work.min()))))
     for g in range(fewest, min(per_node, s // 2) + 1):
         for n in range(nodes):
-            most = _try(s, g, order[n : n + 1], capacity, work, tokens, trial)
+            most = _try(s, density, g, order[n : n + 1], capacity, work, tokens, trial)
             if most < least:
                 least = most
                 width = g
@@ -215,6 +234,7 @@ def _within(
 @kernel
 def _across(
     s: int,
+    density: float,
     order: Ints,
     capacity: int,
     target: float,
@@ -232,7 +252,7 @@ def _across(
         if width and k * s > budget:
             break
         for each in range(1, min(per_node, s // (2 * k)) + 1):
-            most = _try(s, k * each, order[:k], capacity, work, tokens, trial)
+            most = _try(s, density, k * each, order[:k], capacity, work, tokens, trial)
             if most < least:
                 least = most
                 width = k * each
@@ -244,7 +264,14 @@ def _across(
 
 @kernel
 def _try(
-    s: int, g: int, order: Ints, capacity: int, work: Floats, tokens: Ints, trial: Ranks
+    s: int,
+    density: float,
+    g: int,
+    order: Ints,
+    capacity: int,
+    work: Floats,
+    tokens: Ints,
+    trial: Ranks,
 ) -> float:
     """Take the least loaded ranks of each node that have room; return the most work of any.
 
@@ -262,20 +289,22 @@ def _try(
                 trial[m] = rank
                 m += 1
                 taken += 1
-                most = max(most, work[rank] + float(s) * s / g)
+                most = max(most, work[rank] + density * s / g)
         if taken < each:
             return np.inf
     return most
 
 
 @kernel
-def loads(length: Ints, first: Ints, owner: Ranks, share: Ints, ranks: int) -> tuple[Floats, Ints]:
+def loads(
+    density: Floats, first: Ints, owner: Ranks, share: Ints, ranks: int
+) -> tuple[Floats, Ints]:
     """Return attention work and tokens of each rank, float64[ranks] and int64[ranks]."""
     work = np.zeros(ranks)
     tokens = np.zeros(ranks, dtype=np.int64)
-    for i in range(len(length)):
+    for i in range(len(density)):
         for j in range(first[i], first[i + 1]):
-            work[owner[j]] += float(length[i]) * share[j]
+            work[owner[j]] += density[i] * share[j]
             tokens[owner[j]] += share[j]
     return work, tokens
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from packing.cost import attention_squares
 from packing.format import ShardError
 from packing.ring import Ints, Transfers, chunk_offsets, linear_tokens, remap
 from packing.topology import Topology
@@ -49,8 +50,9 @@ class ZonePlan:
 
     @property
     def loads(self) -> tuple[npt.NDArray[np.float64], Ints]:
-        """Attention work (tokens squared) and tokens of each rank, float64[R] and int64[R]."""
-        work, tokens = loads(self.length, self.first, self.rank, self.share, self.topology.ranks)
+        """Attention work (pairs of tokens) and tokens of each rank, float64[R] and int64[R]."""
+        density = _density(self.length, self.topology)
+        work, tokens = loads(density, self.first, self.rank, self.share, self.topology.ranks)
         return work, tokens
 
     @property
@@ -115,18 +117,23 @@ _Tried = tuple[float, Ints, npt.NDArray[np.int32], Ints]
 def _tried(longest: Ints, topology: Topology) -> Iterator[_Tried]:
     """Give plans with what each costs: its imbalance, and the price of its traffic."""
     nodes, per_node, capacity = topology.nodes, topology.ranks_per_node, topology.capacity
-    squares = float((longest.astype(np.float64) ** 2).sum())
-    mean = squares / topology.ranks
+    density = _density(longest, topology)
+    mean = float((density * longest).sum()) / topology.ranks
     ring = nodes * max(1, int(longest.sum()))
     crossing = np.ceil([topology.crossing_within, topology.crossing_across]).astype(np.int64)
     for target, floor, budget in _aims(topology, crossing):
         first, rank, share = fill(
-            longest, nodes, per_node, capacity, target * mean, floor, int(budget * ring)
+            longest, density, nodes, per_node, capacity, target * mean, floor, int(budget * ring)
         )
-        work, _ = loads(longest, first, rank, share, topology.ranks)
+        work, _ = loads(density, first, rank, share, topology.ranks)
         within, across = ring_tokens(longest, first, rank, share, per_node)
         traffic = topology.price_within * within + topology.price_across * across
-        yield work.max() / mean + traffic / ring if squares else 0.0, first, rank, share
+        yield work.max() / mean + traffic / ring if mean else 0.0, first, rank, share
+
+
+def _density(length: Ints, topology: Topology) -> npt.NDArray[np.float64]:
+    """Return the attention work of a token of each piece, by the cost model."""
+    return attention_squares(length, topology.shape) / length
 
 
 def _aims(topology: Topology, crossing: Ints) -> Iterator[tuple[float, Ints, float]]:

@@ -10,14 +10,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from packing.format import PLAN_FILE, DatasetManifest, PlanInfo, load_manifest
+from packing.cost import SHAPE_SIZES
+from packing.format import PLAN_FILE, DatasetInfo, DatasetManifest, PlanInfo, load_manifest
 from packing.replan import replan
 from packing.schedule import load_plan
 from packing.shard import ShardFile, spans_of
 from packing.shared_rows import place_costs
 from packing.slots import BalanceSettings, imbalance
+from packing.topology import TopologySettings
 from packing.trained import even_trained, row_targets
 from packing.writer import write_plan
+from packing.zone_file import piece_lengths, write_zones
 from transforms.tokenize.encoder import load_encoder
 from transforms.tokenize.settings import TokenizerKind, TokenizerSettings
 
@@ -66,11 +69,14 @@ class Replanned:
     imbalance: float
     """Work of the slowest rank of a step over that of the mean rank, mean over full steps; 1 is
     perfect, NaN without a full step."""
+    zones: Path | None
+    """Zone plans of the new slots, None where the dataset has none."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan's facts as plain JSON values."""
         return {
             "plan": str(self.path),
+            "zones": None if self.zones is None else str(self.zones),
             "fingerprint": self.plan.plan_fingerprint,
             "dp": self.plan.dp,
             "micro_batch": self.plan.micro_batch,
@@ -83,7 +89,13 @@ class Replanned:
 
 
 def replan_dataset(
-    folder: Path, *, dp: int, global_batch: int, from_step: int = 0, micro_batch: int | None = None
+    folder: Path,
+    *,
+    dp: int,
+    global_batch: int,
+    from_step: int = 0,
+    micro_batch: int | None = None,
+    ranks_per_node: int | None = None,
 ) -> Replanned:
     """Write another plan over a dataset's shards, beside the first one.
 
@@ -96,9 +108,12 @@ def replan_dataset(
         global_batch: rows of one optimizer step over all ranks.
         from_step: first step of the dataset's plan that is not trained yet.
         micro_batch: rows a rank computes at a time; as in the dataset's plan by default.
+        ranks_per_node: ranks of a node: zone plans are written too. By default those of the
+            dataset, which may have none.
 
     Raises:
-        ValueError: ``global_batch`` is no multiple of ``dp`` x ``micro_batch``.
+        ValueError: ``global_batch`` is no multiple of ``dp`` x ``micro_batch``, or ``dp`` ranks do
+            not fill their nodes.
         ShardError: the dataset is unfinished or damaged, or no row is left.
     """
     manifest = load_manifest(str(folder))
@@ -108,6 +123,7 @@ def replan_dataset(
         global_batch=global_batch,
         micro_batch=present.info.micro_batch if micro_batch is None else micro_batch,
         horizon=present.info.horizon,
+        **_machine(manifest, ranks_per_node),
     )
     table = present.table.take(np.argsort(present.row_id))
     cost = table["cost"].to_numpy()
@@ -148,6 +164,7 @@ def replan_dataset(
     path = temporary.replace(folder / f"plan-{info.plan_fingerprint[:12]}.parquet")
     return Replanned(
         path=path,
+        zones=_write_zones(folder, manifest, new, settings, (present.dataset, info)),
         plan=info,
         rows=len(new),
         first_step=int(dealt.step[0]),
@@ -177,6 +194,33 @@ def _trained(folder: Path, manifest: DatasetManifest, rows: int) -> npt.NDArray[
             )
         file.close()
     return found if some else None
+
+
+def _machine(manifest: DatasetManifest, ranks_per_node: int | None) -> dict[str, Any]:
+    """Return what a dataset's settings say of model and nodes, for another plan's settings."""
+    config = manifest.config
+    rates = config.get("topology")
+    per_node = config.get("ranks_per_node") if ranks_per_node is None else ranks_per_node
+    sizes = {name: config[name] for name in SHAPE_SIZES if name in config}
+    topology = TopologySettings(**rates) if rates and per_node else None
+    return {**sizes, "ranks_per_node": per_node, "topology": topology}
+
+
+def _write_zones(
+    folder: Path,
+    manifest: DatasetManifest,
+    plan: pa.Table,
+    settings: BalanceSettings,
+    info: tuple[DatasetInfo, PlanInfo],
+) -> Path | None:
+    """Write zone plans beside a plan, where the settings give nodes; return their file."""
+    topology = settings.zone_topology(info[0].seq_len)
+    if topology is None:
+        return None
+    mark = info[1].plan_fingerprint[:12]
+    names = (f"zones-{mark}.parquet", f"transfers-{mark}.parquet")
+    write_zones(folder, names, plan, piece_lengths(folder, manifest), topology, info)
+    return folder / names[0]
 
 
 def _dominant_domains(

@@ -187,6 +187,14 @@ def replan(
             metavar="N", min=1, help="Rows a rank computes at a time; as before by default."
         ),
     ] = None,
+    ranks_per_node: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Ranks of a node, for zone plans of the new slots; as before by default.",
+        ),
+    ] = None,
     as_json: AsJson = False,
     workdir: Workdir = None,
 ) -> None:
@@ -201,15 +209,22 @@ def replan(
     folder = find_dataset(dataset, workdir)
     try:
         made = replan_dataset(
-            folder, dp=dp, global_batch=global_batch, from_step=from_step, micro_batch=micro_batch
+            folder,
+            dp=dp,
+            global_batch=global_batch,
+            from_step=from_step,
+            micro_batch=micro_batch,
+            ranks_per_node=ranks_per_node,
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     if as_json:
         print_json(made.to_json())
     else:
-        print_facts({k: v for k, v in made.to_json().items() if k != "plan"})
+        print_facts({k: v for k, v in made.to_json().items() if k not in ("plan", "zones")})
         typer.echo(f"plan  {made.path}")
+        if made.zones is not None:
+            typer.echo(f"zones {made.zones}")
     first = str(made.first_step)
     say_next(["show", str(folder), "--plan", str(made.path), "--step", first, "--rank", "0"])
 

@@ -15,12 +15,14 @@ import pyarrow.parquet as pq
 
 from packing.cost import attention_squares, row_cost
 from packing.fit import PackSettings
-from packing.format import PLAN_FILE, DatasetInfo
+from packing.format import PLAN_FILE, DatasetInfo, PlanInfo
 from packing.layout import file_bounds, group_bounds
+from packing.rows import offsets_of
 from packing.shared_rows import ranks_of
 from packing.slots import BalanceSettings, plan_steps
 from packing.trained import even_trained
 from packing.writer import RowFileWriter, write_plan
+from packing.zone_file import TRANSFERS_FILE, ZONES_FILE, write_zones
 from pipelines.artifacts import FileEntry, Receipt, Workdir, fingerprint, link_or_copy
 from pipelines.barrier import Barrier
 from pipelines.corpus import Corpus
@@ -138,7 +140,7 @@ class BalanceStage(Stage):
                 "cost": cost[plan.order],
             }
         )
-        write_plan(
+        plan_info = write_plan(
             task.folder / PLAN_FILE,
             table,
             self._info(corpus),
@@ -150,6 +152,7 @@ class BalanceStage(Stage):
         files = [
             FileEntry.of(task.folder / PLAN_FILE, rows=rows, kind="plan"),
             _write_placements(task.folder, pieces),
+            *self._write_zones(task, table, pieces, plan_info),
         ]
         groups = group_bounds(plan.step, plan.slot, tokens_in_order)
         group_tokens = np.diff(
@@ -163,6 +166,28 @@ class BalanceStage(Stage):
         moves = _write_moves(scratch, pieces, in_files)
         counters = {"rows": rows, "steps": int(plan.step[-1]) + 1 if rows else 0}
         return Work(files, counters, value=(str(moves), str(bounds)))
+
+    def _write_zones(
+        self, task: Task, table: pa.Table, pieces: dict[str, Any], plan: PlanInfo
+    ) -> list[FileEntry]:
+        """Write the zone plans, where ranks per node are given."""
+        info = self._info(task.corpus)
+        topology = self.settings.zone_topology(info.seq_len)
+        if topology is None:
+            return []
+        order = np.lexsort((pieces["row_offset"], pieces["row_id"]))
+        length = (pieces["token_end"] - pieces["token_start"])[order].astype(np.int64)
+        counts = np.bincount(pieces["row_id"], minlength=len(table))
+        written = write_zones(
+            task.folder,
+            (ZONES_FILE, TRANSFERS_FILE),
+            table,
+            (table["row_id"].to_numpy(), offsets_of(counts), length),
+            topology,
+            (info, plan),
+        )
+        names = zip((ZONES_FILE, TRANSFERS_FILE), written, strict=True)
+        return [FileEntry.of(task.folder / n, rows=rows, kind="zones") for n, rows in names]
 
     def _planned(self, corpus: Corpus, results: list[Result]) -> Planned:
         [result] = results

@@ -31,7 +31,8 @@ CONTRACT = {
     "packed_rows": "row_id n_tokens n_docs bucket",
     "plan": "row_id step slot rank cp cost",
     "placements": "row_id doc_uid copy token_start token_end row_offset",
-    "zones": "",
+    "zones": "step slot row_id piece length zone ranks chunk_offsets",
+    "transfers": "step slot source target tokens",
     "training": "run_id out step event row_id",
 }
 

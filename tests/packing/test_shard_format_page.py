@@ -8,6 +8,7 @@ import pytest
 
 from packing.export.formats import FORMATS
 from packing.format import PLAN_SCHEMA, ROW_SCHEMA, DatasetInfo, PlanInfo
+from packing.zone_file import TRANSFERS_SCHEMA, ZONES_SCHEMA, ZoneInfo
 
 PAGE = (Path(__file__).parents[2] / "docs" / "shard-format.md").read_text(encoding="utf-8")
 
@@ -29,10 +30,11 @@ def test_query_of_the_page_runs(make_world):
 
 
 def test_page_names_every_column_and_footer():
-    """Columns of both schemas, footer keys and export formats are all on the page, in order."""
-    columns = re.findall(r"^\| `(\w+)` \| (?:int|list|double)", PAGE, re.MULTILINE)
-    assert columns == [*ROW_SCHEMA.names, *PLAN_SCHEMA.names]
-    for record in (DatasetInfo, PlanInfo):
+    """Columns of all schemas, footer keys and export formats are all on the page, in order."""
+    columns = re.findall(r"^\| `(\w+)` \| (?:int|list|double|string)", PAGE, re.MULTILINE)
+    schemas = (ROW_SCHEMA, PLAN_SCHEMA, ZONES_SCHEMA, TRANSFERS_SCHEMA)
+    assert columns == [name for schema in schemas for name in schema.names]
+    for record in (DatasetInfo, PlanInfo, ZoneInfo):
         for name in record.__dataclass_fields__:
             assert f"`.{name}`" in PAGE or f"`drystone.{name}`" in PAGE, name
     assert re.findall(r"^\| `(\w+)` \| .* \| .* \|$", PAGE, re.MULTILINE)[-3:] == list(FORMATS)
