@@ -299,6 +299,8 @@ VIEWS: tuple[View, ...] = (
             ("text", "VARCHAR"),
             ("doc_uid", "BIGINT"),
             ("documents", "BIGINT"),
+            ("near_group", "BIGINT"),
+            ("group_documents", "BIGINT"),
             ("occurrences", "BIGINT"),
             ("chars", "BIGINT"),
             ("quality", "DOUBLE"),

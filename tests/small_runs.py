@@ -119,13 +119,38 @@ def write_near_corpus(folder: Path, **sizes) -> Path:
     return folder
 
 
+def write_whole_corpus(folder: Path, **sizes) -> Path:
+    """Write a near corpus, and beside it documents with repeated sentences, equal and similar ones."""
+    write_near_corpus(folder, **sizes)
+    rng = random.Random(11)
+    for f in range(2):
+        lines = []
+        for k in range(60):
+            text = "\n".join([*FRAME_LINES, similar_frame(rng, "abc"), "The " + sentences(rng, 60)])
+            lines.append(json.dumps({"id": f"framed {f} {k}", "text": text, "lang": "en"}))
+        (folder / f"part-frame-{f}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+FRAME_LINES = ("Subscribe to our newsletter", "版权所有 未经授权禁止转载")
+
+
+def similar_frame(rng, letters):
+    """Return a line of a page's frame that hardly two documents have alike."""
+    name = "".join(rng.choices(letters, k=6)).capitalize()
+    return (
+        f"Subscribe to our newsletter, and share this article with {name}, "
+        "or follow us on Facebook and Twitter for the latest updates of our website"
+    )
+
+
 def whole_recipe_of(corpus: Path, workdir: Path, **changes):
-    """Return a recipe of two sources with near-duplicate removal and a mixture."""
+    """Return a recipe of two sources with all kinds of removal by repetition, and a mixture."""
     sources = [
         {"name": name, "path": str(corpus / f"part*[{digits}].jsonl")}
         for name, digits in (("even", "02468"), ("odd", "13579"))
     ]
     mixture = {"tokens": 60_000, "max_epochs": 3, "weights": {"even": 0.6, "odd": 0.4}}
-    dedupe = {"exact": {}, "near": {}}
+    dedupe = {"exact": {}, "near": {}, "sentence": {}}
     value = {"sources": sources, "dedupe": dedupe, "mixture": mixture}
     return recipe_of(corpus, workdir, **{**value, **changes})

@@ -40,11 +40,11 @@ class Forms:
 def unit_forms(units: Units) -> Forms:
     """Return the forms of units."""
     table, expansions = token_table()
-    return Forms(*_forms(units.data, units.places, table, expansions, *_words()))
+    return Forms(*_forms(units.data, units.places, table, expansions, *word_tables()))
 
 
 @functools.cache
-def _words() -> tuple[Hashes, Hashes, Hashes]:
+def word_tables() -> tuple[Hashes, Hashes, Hashes]:
     """Return the hashes of the words of dates, and of the labels with and without a colon."""
     dates = [code_hash(word) for word in DATE_WORDS]
     labels = [code_hash(label) for label in phrases(LABELS)]
@@ -161,6 +161,23 @@ def _form(  # noqa: C901
     while used and codes[used - 1] == 32:
         used -= 1
     return used, False
+
+
+@kernel
+def plain_form(
+    data: Bytes,
+    start: int,
+    end: int,
+    table: npt.NDArray[np.int32],
+    expansions: npt.NDArray[np.int32],
+    dates: Hashes,
+    labels: Hashes,
+    bare: Hashes,
+    codes: Codes,
+) -> int:
+    """Write the form of a text that stops after no label; return its characters."""
+    used, _ = _form(data, start, end, table, expansions, dates, labels, bare, False, codes)
+    return used
 
 
 @kernel

@@ -17,6 +17,9 @@ from transforms.sentence_split import Bytes, Int64s, Units
 FREQUENT, EXTREME = "frequent", "extreme"
 """Why a sentence is removed: by count and quality, or by count alone."""
 
+LEAST_SIMILARITY = 0.7
+"""Of sentences that are counted together."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceSettings:
@@ -28,6 +31,9 @@ class SentenceSettings:
     """What is counted and removed: sentences, or whole lines."""
     min_chars: Annotated[int, Gt(0)] = 2
     """Sentences with fewer characters, punctuation and spaces aside, are left alone."""
+    near: Annotated[float, Ge(0), Le(1)] | Literal[False] = 0.85
+    """Jaccard similarity of their sets of 4-character sequences, 0.7 to 1, from which on sentences of
+    15 to 200 characters and low quality are counted together; 0 or false counts equal ones alone."""
     frequent_share: Annotated[float, Ge(0), Le(1)] = 1e-5
     """Share of the documents above which a sentence is frequent; frequent ones of low quality are
     removed."""
@@ -53,6 +59,28 @@ class SentenceSettings:
     """Whether the first document in keep order keeps its copy of a removed sentence."""
     domains: tuple[str, ...] | None = None
     """Domains whose documents are searched; all by default."""
+
+    def __post_init__(self) -> None:
+        """Check the similarity.
+
+        Raises:
+            ValueError: `near` is between 0 and 0.7.
+        """
+        if 0 < self.near < LEAST_SIMILARITY:
+            raise ValueError(
+                f"near = {self.near} would count together sentences that say different things; "
+                f"give {LEAST_SIMILARITY} to 1, or 0 for none"
+            )
+
+    @property
+    def near_quality(self) -> float:
+        """Quality below which a sentence may be counted with similar ones; 0 for none.
+
+        What a mean over documents decides is known only when they are counted.
+        """
+        if not self.near:
+            return 0.0
+        return 2.0 if self.quality_column is not None else max(self.max_quality, 0.5)
 
     def frequent_above(self, documents: int) -> int:
         """Return the number of documents above which a sentence is frequent."""

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipelines.artifacts import Workdir
@@ -15,9 +16,26 @@ from pipelines.steps.near_pairs import Written
 from pipelines.steps.near_sets import read_scratch, write_scratch
 from pipelines.steps.removed import Uids
 from pipelines.tasks import Clock, Task, record_cost
-from transforms.sentence_counts import count_forms
+from transforms.sentence_counts import SCALE, count_forms
 
 Int64s = npt.NDArray[np.int64]
+
+
+MERGED = pa.schema(
+    [
+        pa.field("hash", pa.int64()),
+        pa.field("size", pa.int32()),
+        pa.field("weight", pa.int32()),
+        pa.field("quality", pa.float64()),
+        pa.field("text", pa.string()),
+        *(
+            pa.field(name, pa.int64())
+            for name in ("documents", "occurrences", "chars", "rank", "unit", "value", "valued")
+        ),
+        pa.field("first_uid", pa.int64()),
+    ]
+)
+"""Columns of the counts, by file and merged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +75,12 @@ class Documents:
         offsets = lists[0].offsets.to_numpy().astype(np.int64)
         return cls(table.drop_columns(["forms", "chars"]), offsets - offsets[0], forms, chars)
 
+    def ranks(self, sources: list[str]) -> Int64s:
+        """Return the documents' places in the keep order: by source, then longest first."""
+        rank = sources.index(self.table["source"][0].as_py())
+        places: Int64s = (rank << 40) + ((1 << 40) - 1 - self.table["n_chars"].to_numpy())
+        return places
+
     def kept(self, removed: Uids | None) -> npt.NDArray[np.bool_]:
         """Return which documents earlier stages kept."""
         uids = self.table["doc_uid"].to_numpy()
@@ -81,7 +105,6 @@ def count_file(
         return None
     kept = found.kept(removed)
     table = pq.read_table(forms, use_threads=False)
-    rank = sources.index(found.table["source"][0].as_py())
     n_chars = found.table["n_chars"].to_numpy()
     counts = count_forms(
         len(table),
@@ -89,11 +112,11 @@ def count_file(
         found.forms,
         found.chars,
         kept,
-        (rank << 40) + ((1 << 40) - 1 - n_chars),
+        found.ranks(sources),
         found.table["value"].to_numpy(zero_copy_only=False).astype(np.float64),
     )
     uids = found.table["doc_uid"].to_numpy()
-    rows = table.select(["hash", "size", "weight", "quality"])
+    rows = table.select(["hash", "size", "weight", "quality", "text"])
     for name in ("documents", "occurrences", "chars", "rank", "unit", "value", "valued"):
         rows = rows.append_column(name, pa.array(getattr(counts, name)))
     present = counts.first >= 0
@@ -123,13 +146,16 @@ def merge(partition: Partition) -> Written:
     clock = Clock()
     table = pa.concat_tables(partition.tables()).combine_chunks()
     merged = merged_counts(table)
-    # A form of one document is never removed, and its characters are not repeated.
+    # A form of one document is removed only with similar ones, and its characters are not repeated.
     repeated = merged["documents"].to_numpy() > 1
     counters = (
         ("forms", len(merged)),
         ("repeated forms", int(repeated.sum())),
     )
-    merged = merged.filter(pa.array(repeated))
+    wanted = pa.array(repeated)
+    if partition.shared["near"]:
+        wanted = pc.or_(wanted, merged["text"].is_valid())
+    merged = merged.filter(wanted)
     path = write_scratch(partition.store, merged.combine_chunks())
     record_cost(partition.folder, clock)
     return Written(partition.order, partition.origin, path, counters)
@@ -147,6 +173,15 @@ def merged_counts(table: pa.Table) -> pa.Table:
         heads = _with(heads, name, sums)
     best = np.maximum.reduceat(table["quality"].to_numpy()[order], starts)
     return _with(heads, "quality", best)
+
+
+def mean_quality(table: pa.Table) -> npt.NDArray[np.float64]:
+    """Return the mean of the documents' values where they have some, else the model's quality."""
+    valued, value = table["valued"].to_numpy(), table["value"].to_numpy()
+    quality = table["quality"].to_numpy()
+    mean = value / np.maximum(valued, 1) / SCALE
+    found: npt.NDArray[np.float64] = np.where(valued > 0, mean, quality)
+    return found
 
 
 def _with(table: pa.Table, name: str, values: npt.NDArray[Any]) -> pa.Table:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pipelines.artifacts import Workdir
 from pipelines.steps.near_sets import read_scratch, write_scratch
-from transforms.sentence_counts import SCALE
+from pipelines.steps.sentence_counts import mean_quality
 from transforms.sentences import EXTREME, FREQUENT, SentenceSettings, removed_forms
 
 TOP = 1000
@@ -27,6 +27,10 @@ SENTENCES = pa.schema(
         pa.field("doc_uid", pa.int64(), nullable=False),
         # Distinct documents with this form.
         pa.field("documents", pa.int64(), nullable=False),
+        # Hash of the form that leads the similar ones it is counted with; null where there are none.
+        pa.field("near_group", pa.int64()),
+        # Distinct documents with one of them.
+        pa.field("group_documents", pa.int64(), nullable=False),
         pa.field("occurrences", pa.int64(), nullable=False),
         # Characters of all occurrences.
         pa.field("chars", pa.int64(), nullable=False),
@@ -48,7 +52,8 @@ class Decided:
     """What the rule made of the counts."""
 
     removed: str
-    """Scratch table: hash of each removed form, ascending, and the document that has it first."""
+    """Scratch table: hash of each removed form, ascending, and the document that has it, or a form
+    that it is counted with, first."""
     listed: str
     """Scratch table: the forms to report, ascending by hash."""
 
@@ -58,6 +63,7 @@ def decide(
     paths: Sequence[str],
     documents: int,
     settings: SentenceSettings,
+    groups: pa.Table | None = None,
 ) -> Decided:
     """Apply the rule to the counted forms.
 
@@ -66,13 +72,15 @@ def decide(
         paths: scratch tables of merged counts.
         documents: documents that were searched.
         settings: the thresholds.
+        groups: hash, near_group, group_documents and group_uid of the forms that are counted
+            together, ascending by hash.
     """
     above = settings.frequent_above(documents)
     parts = []
     for path in paths:
-        table = read_scratch(path).drop_columns(["rank"])
-        table = _put(table, "quality", _quality(table))
-        count = table["documents"].to_numpy()
+        table = _with_groups(read_scratch(path).drop_columns(["rank", "text"]), groups)
+        table = _put(table, "quality", mean_quality(table))
+        alone, count = table["documents"].to_numpy(), table["group_documents"].to_numpy()
         frequent, extreme = removed_forms(
             count,
             table["quality"].to_numpy(),
@@ -85,16 +93,17 @@ def decide(
         table = table.append_column("reason", pa.array(reasons.tolist(), pa.string()))
         listed = (count > above) | frequent | extreme
         # Twice as many as are reported: some of them fall away with the documents that are dropped.
-        kept = np.flatnonzero(count > 1)
-        most = top(count[kept], table["hash"].to_numpy()[kept], TOP)
+        kept = np.flatnonzero(alone > 1)
+        most = top(alone[kept], table["hash"].to_numpy()[kept], TOP)
         listed[kept[most]] = True
-        rest = np.flatnonzero((count > 1) & ~(frequent | extreme))
-        most = top(count[rest], table["hash"].to_numpy()[rest], 2 * TOP)
+        rest = np.flatnonzero((alone > 1) & ~(frequent | extreme))
+        most = top(alone[rest], table["hash"].to_numpy()[rest], 2 * TOP)
         listed[rest[most]] = True
         parts.append(table.filter(pa.array(listed)))
     listed_forms = pa.concat_tables(parts).sort_by("hash").combine_chunks()
     removed = listed_forms.filter(listed_forms["removed"])
-    first = removed.select(["hash", "first_uid"]).combine_chunks()
+    first = removed.select(["hash", "group_uid"]).combine_chunks()
+    first = first.rename_columns(["hash", "first_uid"])
     return Decided(write_scratch(store, first), write_scratch(store, listed_forms))
 
 
@@ -103,13 +112,22 @@ def top(documents: Int64s, hashes: Int64s, most: int) -> Int64s:
     return np.lexsort((hashes, -documents))[:most]
 
 
-def _quality(table: pa.Table) -> npt.NDArray[np.float64]:
-    """Return the mean of the documents' values where they have some, else the model's quality."""
-    valued, value = table["valued"].to_numpy(), table["value"].to_numpy()
-    quality = table["quality"].to_numpy()
-    mean = value / np.maximum(valued, 1) / SCALE
-    found: npt.NDArray[np.float64] = np.where(valued > 0, mean, quality)
-    return found
+def _with_groups(table: pa.Table, groups: pa.Table | None) -> pa.Table:
+    """Append near_group, group_documents and group_uid; a form without a group is its own."""
+    hashes = table["hash"].to_numpy()
+    leader, grouped = np.zeros(len(table), np.int64), np.zeros(len(table), np.bool_)
+    documents, uid = table["documents"].to_numpy().copy(), table["first_uid"].to_numpy().copy()
+    if groups is not None and len(groups):
+        known = groups["hash"].to_numpy()
+        place = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+        grouped = known[place] == hashes
+        place = place[grouped]
+        leader[grouped] = groups["near_group"].to_numpy()[place]
+        documents[grouped] = groups["group_documents"].to_numpy()[place]
+        uid[grouped] = groups["group_uid"].to_numpy()[place]
+    table = table.append_column("near_group", pa.array(leader, pa.int64(), mask=~grouped))
+    table = table.append_column("group_documents", pa.array(documents, pa.int64()))
+    return table.append_column("group_uid", pa.array(uid, pa.int64()))
 
 
 def _put(table: pa.Table, name: str, values: npt.NDArray[Any]) -> pa.Table:

@@ -33,6 +33,8 @@ DROPS = pa.schema(
     ]
 )
 """Documents that are dropped, ascending."""
+EXAMPLES = pa.schema([("hash", pa.int64()), ("text", pa.string())])
+LOST = pa.schema([(name, pa.int64()) for name in ("hash", "documents", "occurrences", "chars")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +183,7 @@ def _read_texts(
     }
     spans = pa.table(columns, schema=SPANS)
     table = {"hash": [form for form, _ in texts_of], "text": [text for _, text in texts_of]}
-    schema = pa.schema([("hash", pa.int64()), ("text", pa.string())])
-    return spans, pa.table(table, schema=schema)
+    return spans, pa.table(table, schema=EXAMPLES)
 
 
 def _drops(found: Documents, uids: Int64s, spans: pa.Table, settings: SentenceSettings) -> pa.Table:

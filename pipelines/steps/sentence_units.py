@@ -18,6 +18,7 @@ from pipelines.steps.columns import row_groups
 from transforms.record import RecordError
 from transforms.sentence_forms import Forms, unit_forms
 from transforms.sentence_interning import Interner
+from transforms.sentence_near import LEAST_NEAR, MOST_NEAR, copy_texts
 from transforms.sentence_quality import qualities
 from transforms.sentence_split import Units, split_units
 from transforms.sentences import SentenceSettings
@@ -44,6 +45,8 @@ FORMS = pa.schema(
         # Characters, ideographs counted twice.
         pa.field("weight", pa.int32(), nullable=False),
         pa.field("quality", pa.float64(), nullable=False),
+        # As the file has it first; null for forms that are compared with no other.
+        pa.field("text", pa.string()),
     ]
 )
 
@@ -91,7 +94,7 @@ def write_units(
                 numbers, new = interner.add(
                     found_forms.hashes, _counted(units, found_forms, settings)
                 )
-                distinct.write(_form_rows(units, found_forms, new, weights))
+                distinct.write(_form_rows(units, found_forms, new, weights, settings))
                 ids.append(numbers)
                 chars.append(found_forms.chars)
                 counts.append(np.diff(units.offsets))
@@ -151,18 +154,35 @@ def _form_rows(
     forms: Forms,
     new: npt.NDArray[np.int64],
     weights: npt.NDArray[np.float64],
+    settings: SentenceSettings,
 ) -> pa.Table:
     """Return the rows of the forms whose first units are ``new``."""
     quality = qualities(units, new, forms.labelled[new], weights)
+    sizes = forms.sizes[new]
+    near = ~forms.labelled[new] & (sizes >= LEAST_NEAR) & (sizes <= MOST_NEAR)
+    near &= quality < settings.near_quality
     return pa.table(
         [
             pa.array(forms.hashes[new].view(np.int64)),
-            pa.array(forms.sizes[new]),
+            pa.array(sizes),
             pa.array(forms.weights[new]),
             pa.array(quality),
+            _texts(units, new, near),
         ],
         schema=FORMS,
     )
+
+
+def _texts(
+    units: Units, new: npt.NDArray[np.int64], wanted: npt.NDArray[np.bool_]
+) -> pa.StringArray:
+    """Return the texts of the wanted ones of some units, null for the others."""
+    offsets, data = copy_texts(units.data, units.places, new[wanted])
+    texts = pa.StringArray.from_buffers(
+        len(offsets) - 1, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)
+    )
+    place = np.cumsum(wanted) - 1
+    return texts.take(pa.array(place, pa.int64(), mask=~wanted))
 
 
 class _Writer:

@@ -5,8 +5,9 @@ that lose something; all else works on hashes:
 
 1. split: the forms of all sentences, and their qualities;
 2. count: over the distinct documents that are still there, by file, then by form;
-3. decide: which forms are removed;
-4. map back: spans of texts, and documents of which too little is left.
+3. group: similar forms of low quality, and their documents counted together;
+4. decide: which forms are removed;
+5. map back: spans of texts, and documents of which too little is left.
 """
 
 import unicodedata
@@ -26,11 +27,20 @@ from pipelines.runners import ShuffleKind
 from pipelines.shuffle import Shuffle
 from pipelines.steps.columns import partitions_for, write_table
 from pipelines.steps.near_pairs import Written
-from pipelines.steps.near_sets import read_scratch
+from pipelines.steps.near_sets import read_scratch, write_scratch
 from pipelines.steps.removed import removed_by_file
-from pipelines.steps.sentence_counts import Counted, by_form, count_file, merge
+from pipelines.steps.sentence_counts import MERGED, Counted, by_form, count_file, merge
 from pipelines.steps.sentence_decide import SENTENCES, TOP, Decided, decide, top
-from pipelines.steps.sentence_spans import Mapped, map_file
+from pipelines.steps.sentence_groups import (
+    Forms,
+    band_partitions,
+    by_band,
+    count_groups,
+    counted_groups,
+    group_forms,
+    pair_forms,
+)
+from pipelines.steps.sentence_spans import EXAMPLES, LOST, Mapped, map_file
 from pipelines.steps.sentence_units import write_units
 from pipelines.steps.stage import Apply, Stage, settings_json
 from pipelines.tasks import Clock, ListTasks, Phase, Result, Task, Work, dealt, record_cost
@@ -52,8 +62,10 @@ class Search:
     """By ingest file that is searched."""
     searched: tuple[int, ...] = ()
     """Numbers of those files."""
-    forms: tuple[str, ...] = ()
-    """Scratch tables: merged counts, by partition."""
+    forms: Forms = field(default_factory=Forms)
+    """Merged counts, by partition."""
+    groups: str | None = None
+    """Scratch table: forms that are counted together."""
     decided: Decided | None = None
     counters: tuple[tuple[str, int], ...] = ()
 
@@ -61,6 +73,13 @@ class Search:
     def store(self) -> Workdir:
         """The work directory."""
         return self.corpus.store
+
+    def counted_with(self, results: list[Written]) -> tuple[tuple[str, int], ...]:
+        """Return the counters with those of some tables added."""
+        total = Counter(dict(self.counters))
+        for result in results:
+            total.update(dict(result.counters))
+        return tuple(total.items())
 
     @property
     def documents(self) -> int:
@@ -106,7 +125,19 @@ class SentenceStage(Stage):
             | "By form" >> Shuffle(by_form, self.shuffle)
             | "Merge" >> beam.Map(merge)
         )
-        decided = (counted, (merged,)) | "Decide" >> Barrier(self._decide)
+        forms = (counted, (merged,)) | "Merged" >> Barrier(self._with_forms)
+        keyed = forms | "List bands" >> beam.ParDo(ListTasks(self._band_tasks)).with_outputs(
+            "adopted", main="missing"
+        )
+        pairs = (
+            dealt(keyed.missing, "Bands")
+            | "By band" >> Shuffle(by_band, self.shuffle)
+            | "Pair" >> beam.Map(pair_forms)
+        )
+        grouped = (forms, (pairs,)) | "Group" >> Barrier(self._with_groups)
+        decided = grouped | "Count groups" >> Phase(
+            "Groups", self._group_tasks, self._count_groups, self._decide
+        )
         return decided | "Map" >> Phase("Map", self._map_tasks, self._map, self._finish)
 
     def _task(self, search: Search, *, key: str, **fields: Any) -> Task:
@@ -128,6 +159,7 @@ class SentenceStage(Stage):
             "unit": s.unit,
             "min_chars": s.min_chars,
             "quality_column": s.quality_column,
+            "near_quality": s.near_quality,
             "weights": [float(weight) for weight in self._weights()],
             "unicode": unicodedata.unidata_version,
         }
@@ -238,6 +270,7 @@ class SentenceStage(Stage):
         rows = sum(counted.forms for counted in search.counted)
         shared = {
             "partitions": partitions_for(rows, rows_each=_FORMS_PER_PARTITION),
+            "near": bool(self.settings.near),
         }
         return [
             self._task(
@@ -246,18 +279,76 @@ class SentenceStage(Stage):
             for n, counted in enumerate(search.counted)
         ]
 
+    def _with_forms(self, search: Search, results: list[Written]) -> Search:
+        clock = Clock()
+        paths = [result.path for result in results]
+        if not paths:
+            paths = [write_scratch(search.store, MERGED.empty_table())]
+        forms = Forms.of(paths)
+        record_cost(search.store.folder(self.name, self.fingerprint(search.corpus)), clock)
+        return replace(search, forms=forms, counters=search.counted_with(results))
+
+    # Similar forms.
+
+    def _band_tasks(self, search: Search) -> list[Task]:
+        if not self.settings.near:
+            return []
+        forms = search.forms
+        shared = {
+            "settings": self.settings,
+            "forms": forms,
+            "partitions": band_partitions(forms.starts[-1]),
+        }
+        return [
+            self._task(
+                search,
+                key=f"bands {n}",
+                payload=(path, forms.starts[n]),
+                shared=shared,
+                weight=forms.starts[n + 1] - forms.starts[n],
+            )
+            for n, path in enumerate(forms.paths)
+        ]
+
+    def _with_groups(self, search: Search, results: list[Written]) -> Search:
+        clock = Clock()
+        above = self.settings.frequent_above(search.documents)
+        groups = group_forms(search.store, search.forms, [r.path for r in results], above)
+        record_cost(search.store.folder(self.name, self.fingerprint(search.corpus)), clock)
+        return replace(search, groups=groups, counters=search.counted_with(results))
+
+    def _group_tasks(self, search: Search) -> list[Task]:
+        if search.groups is None:
+            return []
+        removed = removed_by_file(search.corpus)
+        sources = list(search.corpus.manifest("ingest").config["sources"])
+        files = self._files(search)
+        return [
+            self._task(
+                search,
+                key=f"groups {number}",
+                payload=(*files[number][1:3], removed.get(files[number][0])),
+                shared=(sources, search.groups),
+                weight=files[number][3],
+            )
+            for number in search.searched
+        ]
+
+    def _count_groups(self, task: Task) -> Work:
+        documents, forms, removed = task.payload
+        return Work(value=count_groups(task.store, documents, forms, removed, *task.shared))
+
     # The decision.
 
-    def _decide(self, search: Search, results: list[Written]) -> Search:
+    def _decide(self, search: Search, results: list[Result]) -> Search:
         clock = Clock()
-        total = Counter(dict(search.counters))
-        for result in results:
-            total.update(dict(result.counters))
-        paths = tuple(result.path for result in results)
-        decided = decide(search.store, paths, search.documents, self.settings)
-        folder = search.store.folder(self.name, self.fingerprint(search.corpus))
-        record_cost(folder, clock)
-        return replace(search, forms=paths, decided=decided, counters=tuple(total.items()))
+        groups = None
+        if search.groups is not None:
+            groups = counted_groups(search.groups, [result.value for result in results])
+        paths = search.forms.paths
+        decided = decide(search.store, paths, search.documents, self.settings, groups)
+        record_cost(search.store.folder(self.name, self.fingerprint(search.corpus)), clock)
+        return replace(search, decided=decided)
 
     # Back to the documents.
 
@@ -329,8 +420,9 @@ class SentenceStage(Stage):
 def reported(listed: pa.Table, mapped: list[Mapped]) -> pa.Table:
     """Return the rows of the report: columns of SENTENCES, by documents, then hash."""
     hashes = listed["hash"].to_numpy()
-    examples = pa.concat_tables([m.examples for m in mapped]).sort_by("hash")
-    dropped = pa.concat_tables([m.dropped for m in mapped])
+    examples = pa.concat_tables([EXAMPLES.empty_table(), *(m.examples for m in mapped)])
+    examples = examples.sort_by("hash")
+    dropped = pa.concat_tables([LOST.empty_table(), *(m.dropped for m in mapped)])
     place = np.searchsorted(hashes, dropped["hash"].to_numpy())
     columns = {name: listed[name] for name in listed.column_names if name in SENTENCES.names}
     columns["text"] = examples["text"]

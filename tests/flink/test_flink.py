@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from small_runs import digest, whole_recipe_of, write_near_corpus
+from small_runs import digest, whole_recipe_of, write_whole_corpus
 
 from pipelines.run import run
 
@@ -51,7 +51,7 @@ def flink():
 @pytest.fixture(scope="module")
 def big_corpus(tmp_path_factory):
     """Enough files that a job is not over before something can happen to it."""
-    return write_near_corpus(
+    return write_whole_corpus(
         tmp_path_factory.mktemp("flink") / "in", n_docs=12_000, n_files=48, seed=4
     )
 

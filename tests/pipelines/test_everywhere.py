@@ -1,30 +1,32 @@
-"""Near-duplicate removal and a mixture: the same bytes wherever and however they run."""
+"""Removal of near-duplicates and repeated sentences, and a mixture: the same bytes wherever and however they run."""
 
 import json
 from pathlib import Path
 
 import pytest
-from small_runs import digest, whole_recipe_of, write_near_corpus
+from small_runs import FRAME_LINES, digest, whole_recipe_of, write_whole_corpus
 
 from pipelines.run import run
 
-STAGES = ("dedupe.exact", "dedupe.near", "mixture")
+STAGES = ("dedupe.exact", "dedupe.near", "dedupe.sentence", "mixture")
 
 
 def result_of(recipe):
     """Run; return the digests of the dataset and of what the stages before it decided."""
     summary = run(recipe)
     folders = {stage["stage"]: Path(recipe.workdir) / stage["path"] for stage in summary.stages}
+    manifests = {name: json.loads((folders[name] / "manifest.json").read_text()) for name in STAGES}
     return (
         digest(summary.dataset),
-        [json.loads((folders[name] / "manifest.json").read_text())["files"] for name in STAGES],
+        [manifests[name]["files"] for name in STAGES],
         summary.dropped,
+        manifests["dedupe.sentence"]["counters"],
     )
 
 
 @pytest.fixture(scope="module")
 def near_corpus(tmp_path_factory):
-    return write_near_corpus(tmp_path_factory.mktemp("everywhere") / "in")
+    return write_whole_corpus(tmp_path_factory.mktemp("everywhere") / "in")
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +36,12 @@ def expected(near_corpus, tmp_path_factory):
 
 
 def test_there_is_something_to_decide(expected):
-    """The corpus has near-duplicates, and the mixture leaves documents out."""
+    """The corpus has near-duplicates and repeated lines; the mixture leaves documents out."""
     assert expected[2]["dedupe.near"] > 10
     assert expected[2]["mixture"] > 10
+    counters = expected[3]
+    assert counters["removed sentences"] >= 3 * 120
+    assert counters["removed forms"] > len(FRAME_LINES) + 50
 
 
 @pytest.mark.parametrize(

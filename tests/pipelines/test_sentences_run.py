@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pyarrow.parquet as pq
 import pytest
-from small_runs import digest, recipe_of
+from small_runs import digest, recipe_of, similar_frame
 
 from catalog.explain import explain
 from pipelines.export_documents import export_documents
@@ -27,6 +27,7 @@ FRAME = [
     lambda r: f"发布时间：{r.randint(2000, 2024)}-{r.randint(1, 12)}-{r.randint(1, 28)} 来源：本站",
     lambda r: f"版权所有 © {r.randint(2000, 2024)} 未经授权禁止转载",
     lambda r: "点击阅读全文",
+    lambda r: similar_frame(r, "abcdefghijklmnop"),
 ]
 GOOD = [
     "The early bird catches the worm.",
@@ -134,7 +135,7 @@ def test_accounts_and_catalog(planted_run):
 
 
 @pytest.mark.parametrize(
-    "runner", [{"workers": 1}, {"workers": 2}, {"workers": 2, "shuffle": "runner"}]
+    "runner", [{"workers": 1}, {"workers": 4}, {"workers": 2, "shuffle": "runner"}]
 )
 def test_same_bytes(planted_run, tmp_path, runner):
     """Neither the number of workers nor the kind of shuffle changes a byte."""
@@ -226,3 +227,156 @@ def test_column_of_qualities(tmp_path):
         sentence_recipe(corpus, tmp_path / "x", {"quality_column": "nope"})
     with pytest.raises(ValueError, match=re.escape('"nope" is no domain')):
         sentence_recipe(corpus, tmp_path / "x", {"domains": ["nope"]})
+
+
+def jaccard(one, two):
+    """Return the similarity of two sentences of words parted by single spaces."""
+    one, two = (text.lower().rstrip(".") for text in (one, two))
+    one, two = ({text[k : k + 4] for k in range(len(text) - 3)} for text in (one, two))
+    return len(one & two) / len(one | two)
+
+
+def test_similar_sentences_are_counted_together(tmp_path):
+    """Groups and their distinct documents are those of brute force, without chains."""
+    rng = random.Random(7)
+    pool = []
+    for _ in range(6):
+        words = [
+            "subscribe",
+            "newsletter",
+            *("".join(rng.choices("abcdef", k=5)) for _ in range(13)),
+        ]
+        rng.shuffle(words)
+        pool.append(" ".join(words))
+        for _ in range(5):
+            line = rng.choice(pool[-1:] if rng.random() < 0.5 else pool)
+            place = rng.randrange(len(line) - 3)
+            pool.append(line[:place] + "x" + line[place + 1 :])
+    pool = sorted({line.capitalize() + "." for line in pool})
+    texts = [
+        "\n".join([*rng.choices(pool, k=rng.randint(1, 4)), *(body(rng, "en") for _ in range(9))])
+        for _ in range(70)
+    ]
+    has = {line: {n for n, t in enumerate(texts) if line in t.split("\n")} for line in pool}
+    has = {line: documents for line, documents in has.items() if documents}
+    corpus = write(tmp_path / "c", texts)
+    run(sentence_recipe(corpus, tmp_path / "w", {"max_quality": 1.0}), until="dedupe.sentence")
+    [file] = (tmp_path / "w").glob("artifacts/dedupe.sentence-*/sentences-*.parquet")
+    rows = {row["text"]: row for row in pq.read_table(file).to_pylist()}
+    found = {line: row for line, row in rows.items() if row["near_group"] is not None}
+    assert len({row["near_group"] for row in found.values()}) > 3
+    hashes = {line: row["hash"] for line, row in rows.items()}
+    names = {code: line for line, code in hashes.items()}
+    # Forms of groups that cannot matter are not listed where one document alone has them.
+    for line, row in found.items():
+        leader = names[row["near_group"]]
+        assert row["documents"] == len(has[line])
+        assert leader == line or jaccard(leader, line) >= 0.85
+        members = [m for m, r in found.items() if r["near_group"] == row["near_group"]]
+        assert row["group_documents"] == len(set().union(*(has[m] for m in members)))
+        assert row["removed"] == (row["group_documents"] > 10)
+    leaders = {names[row["near_group"]] for row in found.values()}
+    assert all(jaccard(a, b) < 0.85 for a in leaders for b in leaders if a < b)
+    order = sorted(has, key=lambda line: (-len(has[line]), hashes.get(line, 0)))
+    for line in order:
+        if line in found or line not in hashes:
+            continue
+        near = [m for m in has if m != line and jaccard(m, line) >= 0.85]
+        assert len(set().union(has[line], *(has[m] for m in near))) <= 10 or all(
+            names[found[m]["near_group"]] != m for m in near if m in found
+        )
+
+
+def test_similar_sentences_that_one_document_each_has(tmp_path):
+    """A line that varies in every document goes; not where ``near`` is off; one stays if asked."""
+    rng = random.Random(8)
+    lines = [similar_frame(rng, "abcdefgh") for _ in range(40)]
+    assert len(set(lines)) == 40
+    texts = ["\n".join([*(body(rng, "en") for _ in range(9)), line]) for line in lines]
+    corpus = write(tmp_path / "c", texts)
+
+    def left(name, sentence):
+        summary = run(sentence_recipe(corpus, tmp_path / name, sentence))
+        found = exported(tmp_path / name, summary)
+        return sum(line in found[f"d{n}"] for n, line in enumerate(lines))
+
+    assert left("near", {}) == 0
+    assert left("exact", {"near": False}) == 40
+    assert left("first", {"keep_first": True}) == 1
+    assert left("far", {"near": 1}) == 40
+
+
+def test_only_some_domains(tmp_path):
+    """Documents of other domains are neither counted nor cut; none at all is no error."""
+    rng = random.Random(10)
+    notice = "Subscribe to our newsletter for the latest updates."
+    sources = []
+    for name in ("web", "books", "none"):
+        texts = ["\n".join([*(body(rng, "en") for _ in range(6)), notice]) for _ in range(20)]
+        folder = write(tmp_path / name, texts if name != "none" else [""])
+        sources.append({"name": name, "domain": name, "path": str(folder / "*.jsonl")})
+
+    def left(name, domains):
+        sentence = {"domains": domains}
+        recipe = sentence_recipe(tmp_path, tmp_path / name, sentence, sources=sources)
+        summary = run(recipe)
+        found = defaultdict(int)
+        out = tmp_path / name / "out.parquet"
+        export_documents(tmp_path / name, summary.run_id, "parquet", out)
+        for row in pq.read_table(out).to_pylist():
+            found[row["source"]] += notice in row["text"]
+        [file] = (tmp_path / name).glob("artifacts/dedupe.sentence-*/sentences-*.parquet")
+        return dict(found), pq.read_table(file)["documents"].to_pylist()
+
+    found, counts = left("w1", ["web"])
+    assert found == {"web": 0, "books": 20}
+    assert counts == [20]
+    found, counts = left("w2", ["none"])
+    assert found == {"web": 20, "books": 20}
+    assert counts == []
+
+
+def test_evaluation_items_and_repeated_sentences_in_one_run(tmp_path):
+    """Both stages' spans are cut: from the export, from the packed tokens, and in the accounts."""
+    import sentencepiece
+
+    rng = random.Random(12)
+    item = (
+        "A farmer named Agnes builds seven walls of stone, each eleven metres long, and sells five "
+        "sheep to pay Bertram. How many metres of wall has Agnes in the end?"
+    )
+    (tmp_path / "items.jsonl").write_text(json.dumps({"id": "q", "text": item}) + "\n")
+    notice = "Subscribe to our newsletter for the latest updates."
+    texts = []
+    for k in range(60):
+        lines = [" ".join(body(rng, "en") for _ in range(5)) for _ in range(4)]
+        lines.insert(rng.randrange(5), notice)
+        if k % 4 == 0:
+            lines.insert(rng.randrange(6), item)
+        texts.append("\n".join(lines))
+    corpus = write(tmp_path / "c", texts)
+    table = {"path": [str(tmp_path / "items.jsonl")], "policy": "cut"}
+    workdir = tmp_path / "w"
+    summary = run(sentence_recipe(corpus, workdir, {}, decontaminate=table))
+    assert summary.ingested == summary.kept + sum(summary.dropped.values()) == 60
+    found = exported(workdir, summary)
+    assert len(found) == summary.kept == 60
+    cut = 0
+    for n, text in enumerate(texts):
+        left = found[f"d{n}"]
+        assert notice not in left
+        assert "farmer named Agnes" not in left
+        rest = [line for line in text.split("\n") if line not in (notice, item)]
+        assert [line for line in left.split("\n") if line in rest] == rest
+        cut += len({span["kind"] for span in explain(workdir, f"d{n}").spans}) == 2
+    assert cut == 15
+    [model] = workdir.glob("artifacts/balance-*/tokenizer.model")
+    encoder = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    want = sorted((*encoder.encode(text), encoder.eos_id()) for text in found.values())
+    [tokens] = workdir.glob("artifacts/encode-*/manifest.json")
+    packed = []
+    for entry in json.loads(tokens.read_text())["files"]:
+        if entry["kind"] == "data" and not entry["name"].startswith("drops"):
+            rows = pq.read_table(tokens.parent / entry["name"], columns=["input_ids"])
+            packed += [tuple(ids) for ids in rows["input_ids"].to_pylist()]
+    assert sorted(packed) == want
