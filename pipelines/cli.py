@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pipelines.commands import audit, catalog, run, setup, shards
+from pipelines.commands import audit, catalog, report, run, setup, shards
 
 OK, CHECK_FAILED, USAGE, INPUT, STORAGE, ENGINE = range(6)
 """Exit codes: all well; a check failed; recipe or usage; input data; storage or lock; engine."""
@@ -110,7 +110,7 @@ def drystone(
     logging.basicConfig(handlers=[handler], level=logging.INFO if verbose else logging.WARNING)
 
 
-for module in (run, catalog, shards, audit, setup):
+for module in (run, catalog, report, shards, audit, setup):
     module.register(app)
 
 

@@ -1,0 +1,124 @@
+"""``drystone report`` on real runs: files, JSON, exit codes, every stage's section."""
+
+import json
+import re
+
+import duckdb
+import pytest
+from small_runs import whole_recipe_of, write_near_corpus
+from typer.testing import CliRunner
+
+from pipelines import cli
+from pipelines.run import run
+
+
+def call(*args):
+    """Run a command in this process; every argument as text."""
+    return CliRunner().invoke(cli.app, [str(arg) for arg in args])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run with near-duplicates, repeated sentences, contamination and a mixture: (recipe, summary)."""
+    folder = tmp_path_factory.mktemp("whole")
+    corpus = write_near_corpus(folder / "in")
+    line = (corpus / "part-1.jsonl").read_text(encoding="utf-8").splitlines()
+    longest = max((json.loads(text)["text"] for text in line), key=len)
+    item = {"id": "item <1>", "text": longest[:600]}
+    (folder / "items.jsonl").write_text(json.dumps(item) + "\n")
+    (corpus / "part-9.jsonl").write_text('{"broken\n')
+    recipe = whole_recipe_of(
+        corpus,
+        folder / "w",
+        dedupe={"exact": {}, "near": {}, "sentence": {}},
+        decontaminate={"path": [str(folder / "items.jsonl")]},
+    )
+    return recipe, run(recipe)
+
+
+def test_the_report_is_written_beside_the_run(whole):
+    """Both files lie in the run's folder, and the paths are what is printed."""
+    recipe, summary = whole
+    home = recipe.workdir
+    done = call("report", "--workdir", home)
+    assert done.exit_code == 0, done.output
+    folder = f"{home}/runs/{summary.run_id}"
+    assert done.stdout.split() == [f"{folder}/report.html", f"{folder}/report.json"]
+    assert "next: drystone query" in done.stderr
+
+
+def test_every_figure_of_a_real_run_is_its_sql_and_the_accounts_agree(whole):
+    """All stages have their sections; a plain client gives the same rows; the summary's numbers."""
+    recipe, summary = whole
+    told = json.loads(call("report", summary.run_id, "--json", "--workdir", recipe.workdir).stdout)
+    sections = {section["id"]: section["figures"] for section in told["sections"]}
+    expected = {"contamination", "duplicates", "sentences", "mixture", "rows", "costs", "order"}
+    assert expected <= set(sections)
+    figures = {f["id"]: f for found in sections.values() for f in found}
+    with duckdb.connect(f"{recipe.workdir}/catalog.duckdb", read_only=True) as client:
+        for figure in figures.values():
+            rows = client.execute(figure["sql"]).fetchall()
+            assert json.loads(json.dumps(rows, default=plain)) == figure["rows"], figure["id"]
+    run_row = dict(zip(figures["run"]["columns"], figures["run"]["rows"][0], strict=True))
+    for name in ("lines", "rejected", "ingested", "kept", "tokens", "packed_rows"):
+        assert run_row[name] == getattr(summary, name)
+    assert all(row[-1] is True for row in figures["account"]["rows"])
+    assert figures["funnel"]["rows"][-1][1] == summary.kept
+    assert {row[0]: row[1] for row in figures["reasons"]["rows"]} == summary.dropped
+    assert {"decontaminate", "dedupe.near", "dedupe.exact"} <= set(summary.dropped)
+    assert figures["rejects"]["rows"][0][2] == 1
+    assert figures["contamination-pairs"]["rows"]
+
+
+def plain(value):
+    """A decimal or a time as the report has it."""
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return int(value) if value == int(value) else float(value)
+
+
+def test_the_same_run_gives_the_same_files(whole, tmp_path):
+    """Twice, in two folders: the same bytes; nothing in them is loaded from elsewhere."""
+    recipe, _ = whole
+    for name in ("a", "b"):
+        assert call("report", "--out", tmp_path / name, "--workdir", recipe.workdir).exit_code == 0
+    for file in ("report.html", "report.json"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+    html = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+    assert not re.search(r"<(script|link|img|iframe)\b|\b(src|href)=[\"']?(?!#|[\"']#)", html)
+    assert "item &lt;1&gt;" in html
+
+
+def test_mistakes_end_with_2(whole, tmp_path):
+    """An unknown run is refused with the known ones; so is a folder that is no work directory."""
+    recipe, summary = whole
+    done = call("report", "nope", "--workdir", recipe.workdir)
+    assert done.exit_code == 2
+    assert "nope" in done.stderr
+    assert summary.run_id in done.stderr
+    assert call("report", "--workdir", tmp_path).exit_code == 2
+
+
+def test_a_place_that_cannot_be_written_ends_with_4(whole, tmp_path):
+    """A file stands where the folder should be."""
+    recipe, _ = whole
+    (tmp_path / "file").write_text("")
+    done = call("report", "--out", tmp_path / "file" / "x", "--workdir", recipe.workdir)
+    assert done.exit_code == 4
+    assert "file" in done.stderr
+
+
+def test_a_run_that_failed_has_a_report_of_what_is_known(tmp_path):
+    """Its id is taken, exit code 0, and the page says failed; by default it is not chosen."""
+    (tmp_path / "in.jsonl").write_text('{"broken\n{"id": "a", "text": "some words to keep"}\n')
+    (tmp_path / "r.toml").write_text(
+        f'name = "bad"\nworkdir = "{tmp_path}/w"\n[[sources]]\nname = "a"\n'
+        f'path = "{tmp_path}/in.jsonl"\n[ingest]\nmax_rejected = 0.1\n[tokenizer]\nvocab_size = 300\n'
+    )
+    assert call("run", tmp_path / "r.toml").exit_code == 3
+    [record] = (tmp_path / "w" / "runs").glob("*/run.json")
+    done = call("report", record.parent.name, "--workdir", tmp_path / "w")
+    assert done.exit_code == 0, done.output
+    assert "failed" in done.stderr
+    assert "failed" in (record.parent / "report.html").read_text(encoding="utf-8")
+    assert call("report", "--workdir", tmp_path / "w").exit_code == 2
