@@ -58,8 +58,8 @@ def test_every_command_has_help_for_everything(generator):
         result = CliRunner().invoke(app, [*name.split(), "--help"])
         assert result.exit_code == 0
     expected = (
-        "plan,run,query,explain,show,diff,verify,export,replan,gc,train,doctor,"
-        "vendor reader,catalog rebuild,recipe schema,audit dedup"
+        "plan,run,query,explain,report,show,diff,verify,export,replan,gc,train,doctor,"
+        "vendor reader,catalog rebuild,recipe schema,audit dedup,audit packing"
     )
     assert set(names) == set(expected.split(","))
 
