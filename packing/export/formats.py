@@ -6,13 +6,17 @@ from pathlib import Path
 from packing.export.dataset import Exported
 from packing.export.hf import export_hf
 from packing.export.jsonl import export_jsonl
+from packing.export.mds import export_mds
 from packing.export.megatron import export_megatron
+from packing.export.megatron_bridge import export_megatron_bridge
 from packing.format import ShardError
 
 FORMATS: Mapping[str, Callable[[Path, Path], Exported]] = {
     "jsonl": export_jsonl,
     "hf": export_hf,
     "megatron": export_megatron,
+    "megatron-bridge": export_megatron_bridge,
+    "mds": export_mds,
 }
 """Export functions by the name of their format; each takes the dataset's folder and the target."""
 

@@ -113,7 +113,7 @@ def export(
         typer.Option(
             "--to",
             metavar="FORMAT",
-            help="Packed rows: jsonl, hf, megatron. Documents: jsonl.zst, parquet, hf.",
+            help="Packed rows: jsonl, hf, megatron, megatron-bridge, mds. Documents: jsonl.zst, parquet, hf.",
         ),
     ],
     documents: Annotated[

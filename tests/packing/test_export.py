@@ -1,10 +1,13 @@
 """Exports: other tools' formats hold the rows they promise, read here without our code."""
 
+import dataclasses
 import gzip
+import itertools
 import json
 import struct
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
@@ -162,3 +165,144 @@ def test_exports_are_repeatable(make_world, tmp_path, name):
     with pytest.raises(ShardError):
         export_dataset(world.folder, name, tmp_path / "c" / "out")
     assert not [p for p in (tmp_path / "c").rglob("*") if p.is_file()]
+
+
+def bridge_pairs(ids, mask, starts, pad_to):
+    """What Megatron-Bridge's collate function makes of a row: (input, label, trained) by sequence."""
+    bounds = [*starts, len(ids)]
+    found = []
+    for begin, end in itertools.pairwise(bounds):
+        inputs, labels = ids[begin : end - 1], ids[begin + 1 : end]
+        assert len(inputs) % pad_to == 0
+        found.append(list(zip(inputs, labels, mask[begin : end - 1], strict=True)))
+    return found
+
+
+@pytest.mark.parametrize("align", [1, 4])
+def test_bridge_trains_what_we_train(make_world, tmp_path, align):
+    """Its sequences are our pieces: same inputs and trained labels, the next token among them."""
+    world = make_world(spans=True)
+    world.info = dataclasses.replace(world.info, align=align, seq_len=4 * world.info.seq_len)
+    done = export_dataset(world.write(), "megatron-bridge", tmp_path / "bridge")
+    table = pq.read_table(tmp_path / "bridge" / "train-00000.idx.parquet")
+    kinds = {name: table.schema.field(name).type.value_type for name in table.column_names}
+    assert kinds == {"input_ids": pa.int32(), "loss_mask": pa.int8(), "seq_start_id": pa.int32()}
+    lines = iter(table.to_pylist())
+    most = longest = 0
+    packed = []
+    for row in world.rows:
+        weights = weights_of(row)
+        expected, at = [], 0
+        for piece in row.pieces:
+            targets = [*piece.tokens[1:], *([piece.next] if piece.next >= 0 else [])]
+            inputs = piece.tokens[: len(targets)]
+            trained = [int(weights[at + i + 1] > 0) for i in range(len(targets))]
+            expected.append(list(zip(inputs, targets, trained, strict=True)))
+            at += len(piece.tokens)
+        expected = [pairs for pairs in expected if pairs]
+        if not expected:
+            continue
+        line = next(lines)
+        found = bridge_pairs(line["input_ids"], line["loss_mask"], line["seq_start_id"], align)
+        for pairs, wanted in zip(found, expected, strict=True):
+            assert pairs[: len(wanted)] == wanted
+            assert all(not trained for _, _, trained in pairs[len(wanted) :])
+            assert len(pairs) - len(wanted) < align
+        most, longest = max(most, len(found)), max(longest, *map(len, found))
+        packed.append(sum(map(len, found)))
+        assert packed[-1] <= world.info.seq_len
+        assert line["loss_mask"][-1] == 0
+    assert next(lines, None) is None
+    metadata = json.loads((tmp_path / "bridge" / "packing_metadata.json").read_text())
+    assert metadata == [
+        {
+            "dataset_max_seqlen": longest,
+            "max_samples_per_bin": most,
+            "min_packed_seqlen": min(packed),
+        }
+    ]
+    assert any("shuffles rows" in sentence for sentence in done.lost)
+
+
+def weights_of(row):
+    """Weight of each target position of a plain row."""
+    n = len(tokens_of(row))
+    if row.spans is None:
+        return [1.0] * (n + 1)
+    weights = [0.0] * (n + 1)
+    for start, end, weight in row.spans:
+        weights[start:end] = [weight] * (end - start)
+    return weights
+
+
+def read_mds(folder):
+    """Read MDS shards by their layout, without the library that defines them."""
+    index = json.loads((folder / "index.json").read_text())
+    assert index["version"] == 2
+    for shard in index["shards"]:
+        data = (folder / shard["raw_data"]["basename"]).read_bytes()
+        assert len(data) == shard["raw_data"]["bytes"]
+        [count] = struct.unpack_from("<I", data)
+        assert count == shard["samples"]
+        offsets = struct.unpack_from(f"<{count + 1}I", data, 4)
+        for begin, end in itertools.pairwise(offsets):
+            yield mds_sample(data[begin:end], shard)
+
+
+def mds_sample(data, shard):
+    """Read one sample: sizes of the columns without one, then the columns."""
+    names, kinds = shard["column_names"], shard["column_encodings"]
+    assert names == sorted(names)
+    sizes = list(shard["column_sizes"])
+    loose = [at for at, size in enumerate(sizes) if size is None]
+    for at, size in zip(loose, struct.unpack_from(f"<{len(loose)}I", data), strict=True):
+        sizes[at] = size
+    at, found = 4 * len(loose), {}
+    for name, kind, size in zip(names, kinds, sizes, strict=True):
+        value = data[at : at + size]
+        at += size
+        if kind == "int":
+            [found[name]] = struct.unpack("<q", value)
+            continue
+        width = 1 << (value[0] & 3)
+        assert value[0] >> 2 == 1
+        length = int.from_bytes(value[1 : 1 + width], "little")
+        found[name] = np.frombuffer(value[1 + width :], kind.partition(":")[2]).tolist()
+        assert len(found[name]) == length
+    assert at == len(data)
+    return found
+
+
+def test_mds_holds_rows_in_plan_order(make_world, tmp_path, monkeypatch):
+    """Every sample is a row with its targets and its place; shards are cut at their size."""
+    monkeypatch.setattr("packing.export.mds._SHARD_BYTES", 4000)
+    world = make_world(spans=True)
+    done = export_dataset(world.folder, "mds", tmp_path / "mds")
+    assert len(done.files) > 2
+    samples = list(read_mds(tmp_path / "mds"))
+    assert len(samples) == len(world.rows) == done.rows
+    for sample, row, place in zip(samples, world.rows, world.place, strict=True):
+        weights = weights_of(row)
+        labels = []
+        for piece in row.pieces:
+            labels += [*piece.tokens[1:], piece.next]
+        trained = zip(labels, weights[1:], strict=True)
+        expected = [t if t >= 0 and weight > 0 else -100 for t, weight in trained]
+        assert sample["tokens"] == tokens_of(row)
+        assert sample["labels"] == expected
+        assert sample["lengths"] == [len(p.tokens) for p in row.pieces]
+        assert sample["doc_uid"] == [p.uid for p in row.pieces]
+        assert (sample["step"], sample["slot"], sample["rank"]) == place
+        assert sample["row_id"] == row.id
+
+
+def test_mds_is_what_its_library_reads(make_world, tmp_path):
+    """The streaming library, where it is installed, finds the same samples."""
+    streaming = pytest.importorskip("streaming")
+    world = make_world(spans=True)
+    export_dataset(world.folder, "mds", tmp_path / "mds")
+    found = streaming.LocalDataset(str(tmp_path / "mds"))
+    ours = list(read_mds(tmp_path / "mds"))
+    assert len(found) == len(ours)
+    for sample, expected in zip(found, ours, strict=True):
+        assert {k: np.asarray(v).tolist() for k, v in sample.items()} == expected
