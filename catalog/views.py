@@ -235,6 +235,21 @@ VIEWS: tuple[View, ...] = (
         ),
     ),
     View(
+        "row_quality",
+        (
+            ("fitted_row", "BIGINT"),
+            ("cluster", "INTEGER"),
+            ("similarity", "DOUBLE"),
+            ("pieces", "INTEGER"),
+            ("n_tokens", "INTEGER"),
+        ),
+        _from(
+            "pack",
+            r"quality-.*\.parquet",
+            "row AS fitted_row, cluster, similarity, pieces, n_tokens",
+        ),
+    ),
+    View(
         "plan",
         (
             ("row_id", "BIGINT"),

@@ -1,6 +1,6 @@
 """Which documents share a row: the fit of documents into rows of ``seq_len`` tokens."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numba
@@ -13,6 +13,7 @@ from packing.format import ShardError
 from packing.in_order import join_and_cut, open_row_fit
 from packing.lengths import sort_by, taking_order
 from packing.pieces import Pieces, in_tokens, in_units
+from packing.sculpt_settings import SculptSettings
 from packing.shared_rows import keep_long
 
 __all__ = ["PackSettings", "Pieces", "fit_rows"]
@@ -32,8 +33,9 @@ class PackSettings:
     """Whether documents are packed at all; without packing there are no rows and no dataset."""
     seq_len: Annotated[int, Ge(2), Le(1 << 24)] = 32768
     """Tokens of a packed row."""
-    strategy: Literal["best_fit", "online", "concat"] = "best_fit"
-    """``best_fit``: exact best-fit decreasing over all documents, the fewest rows; ``online``:
+    strategy: Literal["best_fit", "sculpt", "online", "concat"] = "best_fit"
+    """``best_fit``: exact best-fit decreasing over all documents, the fewest rows; ``sculpt``:
+    rows of documents that are about the same, by the vectors of ``[embed]``, as full; ``online``:
     best-fit over ``open_rows`` open rows in seeded order, which mixes lengths in every row;
     ``concat``: documents joined in seeded order and cut every ``seq_len`` tokens."""
     long: Literal["cut", "keep", "drop"] = "cut"
@@ -49,6 +51,8 @@ class PackSettings:
     the tokens alone: the reader lays them out so."""
     open_rows: Annotated[int, Gt(0), Le(65536)] = 64
     """Rows that ``online`` keeps open at a time."""
+    sculpt: SculptSettings = field(default_factory=SculptSettings)
+    """How ``sculpt`` weighs what belongs into one row."""
 
     def __post_init__(self) -> None:
         """Refuse settings that contradict each other."""
@@ -103,9 +107,15 @@ def fit_rows(
         The pieces; every token of every document that is not dropped lies in exactly one.
 
     Raises:
-        ShardError: a document without tokens, or arguments that do not match.
+        ShardError: a document without tokens, arguments that do not match, or a strategy that needs
+            more than lengths.
     """
     _check(n_tokens, order)
+    if settings.strategy == "sculpt":
+        raise ShardError(
+            "strategy 'sculpt' packs by vectors, which lengths alone do not give; call "
+            "packing.sculpt.sculpt_rows, or choose another strategy"
+        )
     align = settings.align
     units = in_units(n_tokens, align)
     inner = replace(settings, seq_len=settings.seq_len // align, align=1)

@@ -17,11 +17,12 @@ from pipelines.steps.encode import EncodeStage
 from pipelines.steps.ingest import IngestStage
 from pipelines.steps.mixture import MixtureStage
 from pipelines.steps.near import NearDedupeStage
-from pipelines.steps.pack import PackStage
+from pipelines.steps.sculpt import pack_stage
 from pipelines.steps.sentences import SentenceStage
 from pipelines.steps.stage import Stage
 from pipelines.steps.tokenizer import TokenizerStage
 from pipelines.steps.utility import UtilityStage
+from transforms.embed import EmbedSettings
 
 
 def stages_of(recipe: Recipe) -> list[Stage]:
@@ -52,8 +53,9 @@ def stages_of(recipe: Recipe) -> list[Stage]:
         TokenizerStage(recipe.tokenizer, recipe.seed),
         EncodeStage(recipe.tokenizer, recipe.seed, chat_plan(recipe.sources, recipe.tokenizer)),
     ]
-    if recipe.embed is not None:
-        stages.append(EmbedStage.prepare(recipe.embed, recipe.seed))
+    sculpts = recipe.pack.enabled and recipe.pack.strategy == "sculpt"
+    if recipe.embed is not None or sculpts:
+        stages.append(EmbedStage.prepare(recipe.embed or EmbedSettings(), recipe.seed))
     if recipe.mixture is not None:
         longest = (
             recipe.pack.seq_len if recipe.pack.enabled and recipe.pack.long == "drop" else None
@@ -63,7 +65,7 @@ def stages_of(recipe: Recipe) -> list[Stage]:
         stages.append(MixtureStage(recipe.mixture, recipe.seed, longest))
     if recipe.pack.enabled:
         stages += [
-            PackStage(recipe.pack, recipe.seed, recipe.balance.dp),
+            pack_stage(recipe.pack, recipe.seed, recipe.balance.dp, shuffle),
             BalanceStage(recipe.balance, recipe.seed, shuffle),
         ]
     return stages

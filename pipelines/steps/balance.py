@@ -30,8 +30,8 @@ from pipelines.runners import ShuffleKind
 from pipelines.shuffle import Partition, Partitioned, Shuffle
 from pipelines.steps.columns import row_groups, write_table
 from pipelines.steps.lengths import read_weights
-from pipelines.steps.pack import PackStage
 from pipelines.steps.packed_rows import PackedRows, moved_tokens
+from pipelines.steps.sculpt import pack_stage
 from pipelines.steps.stage import Apply, Stage, settings_json
 from pipelines.steps.trained import read_targets
 from pipelines.tasks import Clock, ListTasks, Phase, Result, Task, Work, dealt, record_cost
@@ -345,7 +345,7 @@ class Pack(beam.PTransform):
     ) -> None:
         super().__init__("pack and balance")
         balance = balance or BalanceSettings()
-        self._pack = PackStage(settings or PackSettings(), seed, balance.dp)
+        self._pack = pack_stage(settings or PackSettings(), seed, balance.dp, shuffle)
         self._balance = BalanceStage(balance, seed, shuffle)
 
     def expand(self, corpora: beam.PCollection) -> beam.PCollection:

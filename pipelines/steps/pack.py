@@ -49,8 +49,9 @@ class PackStage(Stage):
 
     def config(self) -> dict[str, Any]:
         """Return the settings that the result depends on."""
+        unused = ("sculpt",) if self.settings.strategy != "sculpt" else ()
         return {
-            **settings_json(self.settings, without=("enabled",)),
+            **settings_json(self.settings, without=("enabled", *unused)),
             "seed": self.seed,
             "widest": self._widest,
         }
@@ -76,34 +77,60 @@ class PackStage(Stage):
         ]
 
     def _fit(self, task: Task) -> Work:
-        lengths = read_lengths(task.corpus)
-        work = Work(detail={"domains": lengths.domains})
-        fits = np.ones(len(lengths.doc_uid), bool)
+        entries = read_entries(task.corpus, self.settings, self.seed)
+        pieces = fit_rows(entries.n_tokens, entries.order, self.settings, self._widest)
+        return self._write(task, entries, pieces)
+
+    def _write(self, task: Task, entries: "Entries", pieces: Pieces) -> Work:
+        """Write the pieces, and the documents that are too long."""
+        work = Work(detail={"domains": entries.lengths.domains})
         if self.settings.long == "drop":
-            fits = lengths.n_tokens <= self.settings.seq_len
-            dropped = lengths.doc_uid[~fits]
+            dropped = entries.dropped
             if len(dropped):
                 table = pa.table({"doc_uid": dropped, "reason": ["too long"] * len(dropped)})
                 work.files.append(
                     write_table(task.folder / "drops-00000.parquet", table, kind="drops")
                 )
             work.counters["too long"] = len(dropped)
-        copies = read_copies(task.corpus, lengths.doc_uid)
-        chosen, copy = _expand(np.where(fits & (lengths.n_tokens > 0), copies, 0))
-        order = _order(lengths.doc_uid[chosen], copy, self.seed)
-        pieces = fit_rows(lengths.n_tokens[chosen], order, self.settings, self._widest)
-        work.files += _write_pieces(task, pieces, chosen, copy, lengths)
+        work.files += _write_pieces(task, pieces, entries)
         work.counters["rows"] = int(pieces.row[-1]) + 1 if len(pieces.row) else 0
         places = ranks_of(pieces.row_tokens(), self.settings.seq_len)
         work.counters["places"] = int(places.sum(dtype=np.int64))
         work.counters["tokens"] = int(pieces.length.sum(dtype=np.int64))
-        work.counters["documents"] = int((copy == 0).sum())
+        work.counters["documents"] = int((entries.copy == 0).sum())
         work.counters["alignment"] = pieces.alignment(self.settings.align)
         return work
 
     def _finish(self, corpus: Corpus, results: list[Result]) -> Corpus:
         receipts = [result.receipt for result in results]
         return self.commit(corpus, receipts, config={"domains": receipts[0].detail["domains"]})
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """What is packed: one entry per document and copy, by address."""
+
+    lengths: Lengths
+    chosen: npt.NDArray[np.int64]
+    """Place of each entry's document in ``lengths``."""
+    copy: npt.NDArray[np.int16]
+    order: npt.NDArray[np.uint64]
+    """Seeded key of each entry."""
+    n_tokens: npt.NDArray[np.int32]
+    dropped: npt.NDArray[np.int64]
+    """Addresses of documents that are too long."""
+
+
+def read_entries(corpus: Corpus, settings: PackSettings, seed: int) -> Entries:
+    """Read what is packed: the documents that are drawn, as often as they are."""
+    lengths = read_lengths(corpus)
+    fits = np.ones(len(lengths.doc_uid), bool)
+    if settings.long == "drop":
+        fits = lengths.n_tokens <= settings.seq_len
+    copies = read_copies(corpus, lengths.doc_uid)
+    chosen, copy = _expand(np.where(fits & (lengths.n_tokens > 0), copies, 0))
+    order = _order(lengths.doc_uid[chosen], copy, seed)
+    return Entries(lengths, chosen, copy, order, lengths.n_tokens[chosen], lengths.doc_uid[~fits])
 
 
 def _expand(
@@ -129,12 +156,11 @@ def _order(
 def _write_pieces(
     task: Task,
     pieces: Pieces,
-    chosen: npt.NDArray[np.int64],
-    copy: npt.NDArray[np.int16],
-    lengths: Lengths,
+    entries: Entries,
 ) -> list[FileEntry]:
     """Write the pieces with their documents' addresses, in files of whole rows."""
-    entries = []
+    written = []
+    lengths = entries.lengths
     edges = np.searchsorted(
         pieces.row, pieces.row[np.arange(0, len(pieces.row), _ROWS_PER_FILE)], side="left"
     )
@@ -142,7 +168,7 @@ def _write_pieces(
     for number, (low, high) in enumerate(itertools.pairwise(bounds)):
         row, length = pieces.row[low:high], pieces.length[low:high]
         entry = pieces.document[low:high]
-        document = chosen[entry]
+        document = entries.chosen[entry]
         ends = np.cumsum(length, dtype=np.int64)
         begins = ends - length
         first = np.r_[True, row[1:] != row[:-1]][: len(row)]
@@ -152,7 +178,7 @@ def _write_pieces(
             [
                 row,
                 lengths.doc_uid[document],
-                copy[entry],
+                entries.copy[entry],
                 start,
                 start + length.astype(np.int32),
                 (begins - row_begin).astype(np.int32),
@@ -160,12 +186,15 @@ def _write_pieces(
             ],
             schema=PIECE_SCHEMA,
         )
-        entries.append(write_table(task.folder / f"pieces-{number:05d}.parquet", table))
-    return entries
+        written.append(write_table(task.folder / f"pieces-{number:05d}.parquet", table))
+    return written
 
 
 class FitRows(Apply):
-    """Decide which documents share a row: Corpus -> Corpus."""
+    """Decide which documents share a row, by their lengths: Corpus -> Corpus.
+
+    `pipelines.steps.balance.Pack` takes every strategy.
+    """
 
     def __init__(self, settings: PackSettings | None = None, *, seed: int = 0, dp: int = 1) -> None:
         super().__init__(PackStage(settings or PackSettings(), seed, dp))

@@ -29,6 +29,7 @@ CONTRACT = {
     "rejects": "source path line reason detail",
     "conversations": "record_id doc_uid world pattern labels verdict",
     "packed_rows": "row_id n_tokens n_docs bucket",
+    "row_quality": "fitted_row cluster similarity pieces n_tokens",
     "plan": "row_id step slot rank cp cost",
     "placements": "row_id doc_uid copy token_start token_end row_offset",
     "zones": "step slot row_id piece length zone ranks chunk_offsets",
