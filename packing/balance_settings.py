@@ -1,12 +1,13 @@
 """Settings of the balance stage: ranks, batch, and the model whose work is balanced."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Gt
 
 from packing.cost import SHAPE_SIZES, ModelShape
-from packing.topology import Topology, TopologySettings
+from packing.topology import Topology
+from packing.topology_settings import TopologySettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +109,7 @@ class BalanceSettings:
             ranks_per_node=self.ranks_per_node,
             rank_tokens=self.micro_batch * seq_len,
             shape=self.shape,
-            settings=self.topology,
+            **({} if self.topology is None else asdict(self.topology)),
         )
 
     @property

@@ -17,7 +17,7 @@ from packing.schedule import load_plan
 from packing.shard import ShardFile, spans_of
 from packing.shared_rows import place_costs
 from packing.slots import BalanceSettings, imbalance
-from packing.topology import TopologySettings
+from packing.topology_settings import TopologySettings
 from packing.trained import even_trained, row_targets
 from packing.writer import write_plan
 from packing.zone_file import piece_lengths, write_zones

@@ -11,7 +11,7 @@ import pytest
 from packing.cost import ModelShape
 from packing.format import ShardError, load_manifest
 from packing.schedule import load_plan
-from packing.topology import Topology, TopologySettings
+from packing.topology import Topology
 from packing.verify import verify
 from packing.verify_zones import ZONE_CHECKS
 from packing.zone_file import (
@@ -34,7 +34,7 @@ def add_zones(world: Any, **settings: Any) -> None:
         ranks_per_node=2,
         rank_tokens=world.micro_batch * world.info.seq_len,
         shape=SHAPE,
-        settings=TopologySettings(**settings),
+        **settings,
     )
     pieces = piece_lengths(world.folder, load_manifest(str(world.folder)))
     names = (ZONES_FILE, TRANSFERS_FILE)

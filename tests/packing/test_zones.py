@@ -1,6 +1,8 @@
 """Zone plans: every token once, capacity always, and balance at little traffic."""
 
+import inspect
 import itertools
+from dataclasses import fields
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +12,8 @@ from hypothesis import strategies as st
 
 from packing.cost import ModelShape
 from packing.format import ShardError
-from packing.topology import Topology, TopologySettings, crossing_length
+from packing.topology import Topology, crossing_length
+from packing.topology_settings import TopologySettings
 from packing.zone_fill import ALIGN, even_share
 from packing.zones import ZonePlan, plan_zones
 
@@ -24,7 +27,7 @@ def topology(nodes: int, per_node: int, tokens: int, **settings: object) -> Topo
         ranks_per_node=per_node,
         rank_tokens=tokens,
         shape=SHAPE,
-        settings=TopologySettings(**settings),  # type: ignore[arg-type]
+        **settings,  # type: ignore[arg-type]
     )
 
 
@@ -112,6 +115,13 @@ def test_ranks_that_do_not_fill_nodes_are_refused() -> None:
         Topology.of(ranks=12, ranks_per_node=8, rank_tokens=9, shape=SHAPE)
     small = Topology.of(ranks=4, ranks_per_node=8, rank_tokens=9, shape=SHAPE)
     assert (small.nodes, small.ranks_per_node) == (1, 4)
+
+
+def test_defaults_are_those_of_the_settings() -> None:
+    """A topology made without settings is that of the recipe's defaults."""
+    said = {f.name: f.default for f in fields(TopologySettings)}
+    made = inspect.signature(Topology.of).parameters
+    assert {name: made[name].default for name in said} == said
 
 
 def test_crossing_lengths_are_where_both_times_are_equal() -> None:
