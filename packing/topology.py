@@ -49,7 +49,7 @@ class Topology:
         shape: ModelShape,
         slack: float = 1.25,
         zone_mode: Literal["cost", "capacity"] = "cost",
-        traffic_price: float = 0.55,
+        traffic_price: float = 0.6,
         tflops: float = 400.0,
         within_gb_s: float = 200.0,
         across_gb_s: float = 25.0,

@@ -18,7 +18,7 @@ class TopologySettings:
     zone_mode: Literal["cost", "capacity"] = "cost"
     """``cost``: pieces are divided so that ranks do equal attention work at little traffic;
     ``capacity``: only where they do not fit one rank, or one node."""
-    traffic_price: Annotated[float, Ge(0), Le(1e6)] = 0.55
+    traffic_price: Annotated[float, Ge(0), Le(1e6)] = 0.6
     """What traffic between nodes is worth: dividing pieces as long as one ring over all ranks may
     cost this much of the mean rank's attention work. Traffic within nodes is cheaper by the ratio
     of the rates. 0 balances at any price."""

@@ -23,7 +23,7 @@ ZONES = ("local", "intra", "inter")
 # What is tried: attention work of a rank over the mean that is aimed at, and how much of the traffic
 # of one ring over all ranks may cross nodes for it.
 _TARGETS = (1.05, 1.15, 1.3)
-_BUDGETS = (0.0, 0.34, 1.0)
+_BUDGETS = (0.0, 0.34, 0.52)
 
 
 @dataclass(frozen=True, slots=True)
