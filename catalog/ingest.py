@@ -156,6 +156,7 @@ def _run_row(run: Run, available: bool) -> dict[str, Any]:
         "available": available,
         "dropped": _json(run.record.get("dropped") or {}),
         "recipe": _json(run.record.get("recipe")),
+        "warnings": _json(run.record.get("warnings") or []),
     }
 
 

@@ -21,7 +21,8 @@ CREATE TABLE runs (
     wall_s DOUBLE,
     peak_rss_bytes BIGINT,
     dataset VARCHAR,         -- folder of the packed shards
-    recipe VARCHAR           -- JSON, every default filled in
+    recipe VARCHAR,          -- JSON, every default filled in
+    warnings VARCHAR         -- JSON: what the run warned of
 );
 CREATE TABLE stages (
     run_id VARCHAR,

@@ -274,6 +274,11 @@ VIEWS: tuple[View, ...] = (
         _placements,
     ),
     View(
+        "vectors",
+        (("doc_uid", "BIGINT"), ("vector", "BLOB")),
+        _from("embed", r"vectors-.*\.parquet", "doc_uid, vector"),
+    ),
+    View(
         "utility",
         (
             ("doc_uid", "BIGINT"),

@@ -37,6 +37,18 @@ def summary(run: RunFacts) -> Sequence[Figure]:
     ]
     if run.views:
         figures[1:1] = [_funnel(me), _account(me)]
+    figures.insert(
+        -1,
+        Figure(
+            id="warnings",
+            title="Warnings",
+            sql=f"""
+                SELECT unnest(from_json(warnings, '["VARCHAR"]')) AS warning
+                FROM runs WHERE run_id = {me}
+            """,
+            none="The run warned of nothing.",
+        ),
+    )
     config = f"SELECT recipe FROM runs WHERE run_id = {me}"
     return [
         *figures,

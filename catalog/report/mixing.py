@@ -64,11 +64,11 @@ def utility(run: RunFacts) -> Sequence[Figure]:
             title="By source",
             sql="""
                 SELECT d.source, count(*) AS documents,
-                    round(quantile_disc(u.weight, 0.1), 4) AS weight_p10,
-                    round(quantile_disc(u.weight, 0.5), 4) AS weight_p50,
-                    round(quantile_disc(u.weight, 0.9), 4) AS weight_p90,
-                    round(quantile_disc(u.utility, 0.5), 4) AS utility_p50,
-                    round(quantile_disc(u.similarity, 0.5), 4) AS similarity_p50
+                    round(quantile_disc(CAST(u.weight AS DOUBLE), 0.1), 4) AS weight_p10,
+                    round(quantile_disc(CAST(u.weight AS DOUBLE), 0.5), 4) AS weight_p50,
+                    round(quantile_disc(CAST(u.weight AS DOUBLE), 0.9), 4) AS weight_p90,
+                    round(quantile_disc(CAST(u.utility AS DOUBLE), 0.5), 4) AS utility_p50,
+                    round(quantile_disc(CAST(u.similarity AS DOUBLE), 0.5), 4) AS similarity_p50
                 FROM @utility u JOIN @documents d USING (doc_uid)
                 GROUP BY d.source ORDER BY weight_p50 DESC, d.source LIMIT 60
             """,
@@ -78,8 +78,9 @@ def utility(run: RunFacts) -> Sequence[Figure]:
                 id=f"utility-{name}",
                 title=title,
                 sql=f"""
-                    SELECT d.source, d.id, round(u.weight, 4) AS weight,
-                        round(u.utility, 4) AS utility, round(u.similarity, 4) AS similarity
+                    SELECT d.source, d.id, round(CAST(u.weight AS DOUBLE), 4) AS weight,
+                        round(CAST(u.utility AS DOUBLE), 4) AS utility,
+                        round(CAST(u.similarity AS DOUBLE), 4) AS similarity
                     FROM @utility u JOIN @documents d USING (doc_uid) WHERE u.utility IS NOT NULL
                     ORDER BY u.utility {order}, d.source, d.id LIMIT 12
                 """,

@@ -1,6 +1,6 @@
 """The sections of the report, in their order. A stage that has something to show adds its own."""
 
-from catalog.report import corpus, mixing, packing, removal, training
+from catalog.report import corpus, mixing, packing, removal, sharing, similarity, training
 from catalog.report.figure import Section
 
 SECTIONS: tuple[Section, ...] = (
@@ -37,6 +37,22 @@ SECTIONS: tuple[Section, ...] = (
         title="Steps beside a random shuffle",
         figures=packing.order,
         stages=("balance",),
+    ),
+    Section(
+        id="similarity",
+        title="Documents that belong together",
+        figures=similarity.similarity,
+        stages=("balance",),
+        views=("vectors",),
+        only_with_rows=True,
+    ),
+    Section(
+        id="sharing",
+        title="Documents that ranks share",
+        figures=sharing.zones,
+        stages=("balance",),
+        views=("zones", "transfers"),
+        only_with_rows=True,
     ),
     Section(
         id="training",

@@ -1,9 +1,14 @@
 """``drystone report`` on real runs: files, JSON, exit codes, every stage's section."""
 
+import hashlib
+import itertools
 import json
 import re
+from pathlib import Path
 
 import duckdb
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from small_runs import whole_recipe_of, write_near_corpus
 from typer.testing import CliRunner
@@ -31,6 +36,14 @@ def whole(tmp_path_factory):
         corpus,
         folder / "w",
         dedupe={"exact": {}, "near": {}, "sentence": {}},
+        embed={"width": 64},
+        mixture={
+            "tokens": 60_000,
+            "max_epochs": 3,
+            "weights": {"even": 0.6, "odd": 0.4},
+            "utility": {"target": [str(folder / "items.jsonl")]},
+        },
+        balance={"dp": 2, "global_batch": 4, "ranks_per_node": 1, "topology": {}},
         decontaminate={"path": [str(folder / "items.jsonl")]},
     )
     return recipe, run(recipe)
@@ -52,7 +65,18 @@ def test_every_figure_of_a_real_run_is_its_sql_and_the_accounts_agree(whole):
     recipe, summary = whole
     told = json.loads(call("report", summary.run_id, "--json", "--workdir", recipe.workdir).stdout)
     sections = {section["id"]: section["figures"] for section in told["sections"]}
-    expected = {"contamination", "duplicates", "sentences", "mixture", "rows", "costs", "order"}
+    expected = {
+        "utility",
+        "similarity",
+        "sharing",
+        "contamination",
+        "duplicates",
+        "sentences",
+        "mixture",
+        "rows",
+        "costs",
+        "order",
+    }
     assert expected <= set(sections)
     figures = {f["id"]: f for found in sections.values() for f in found}
     with duckdb.connect(f"{recipe.workdir}/catalog.duckdb", read_only=True) as client:
@@ -68,6 +92,47 @@ def test_every_figure_of_a_real_run_is_its_sql_and_the_accounts_agree(whole):
     assert {"decontaminate", "dedupe.near", "dedupe.exact"} <= set(summary.dropped)
     assert figures["rejects"]["rows"][0][2] == 1
     assert figures["contamination-pairs"]["rows"]
+
+
+def test_similarities_are_those_of_the_vectors(whole):
+    """Inside and across: pairs chosen by hash, cosines by numpy from the float16 of the files."""
+    recipe, summary = whole
+    told = json.loads(call("report", summary.run_id, "--json", "--workdir", recipe.workdir).stdout)
+    [section] = [s for s in told["sections"] if s["id"] == "similarity"]
+    shown = {row[0]: row[1:] for row in section["figures"][0]["rows"]}
+    vectors = {}
+    for path in sorted(Path(recipe.workdir).glob("artifacts/embed-*/vectors-*.parquet")):
+        table = pq.read_table(path)
+        for uid, raw in zip(*(table[c].to_pylist() for c in ("doc_uid", "vector")), strict=True):
+            vectors[uid] = np.frombuffer(raw, "<f2").astype(np.float64)
+    with duckdb.connect(f"{recipe.workdir}/catalog.duckdb", read_only=True) as client:
+        pieces = client.execute("SELECT DISTINCT row_id, doc_uid FROM placements").fetchall()
+    two = {}
+    for row in {row for row, _ in pieces}:
+        docs = sorted((uid for r, uid in pieces if r == row), key=lambda u: md5(f"{u} {row}"))
+        if len(docs) > 1:
+            two[row] = docs[0], docs[-1]
+    order = sorted(two, key=lambda row: md5(str(row)))
+    pairs = {
+        "inside": [two[row] for row in order[:400]],
+        "across": [
+            (two[a][0], two[b][1])
+            for a, b in itertools.pairwise(order[:401])
+            if two[a][0] != two[b][1]
+        ],
+    }
+    for place, found in pairs.items():
+        cosines = [float(cosine(vectors[a], vectors[b])) for a, b in found]
+        assert shown[place][0] == len(cosines) > 5
+        assert shown[place][1] == pytest.approx(np.mean(cosines), abs=2e-4)
+
+
+def md5(text):
+    return hashlib.md5(text.encode()).hexdigest()
+
+
+def cosine(a, b):
+    return a @ b / np.sqrt((a @ a) * (b @ b))
 
 
 def plain(value):
