@@ -3,13 +3,14 @@
 Nothing here imports torch, so that a mistake is told at once.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from packing.cost import ModelShape
 from trainer.geometry import PRESETS, TIED_PRESETS
-from trainer.settings import Below, Minimum, MoreThan, Problem, read_settings, read_toml
+from trainer.plan import LayerPlan
+from trainer.settings import Below, Maximum, Minimum, MoreThan, Problem, read_settings, read_toml
 
 
 class ConfigError(ValueError):
@@ -92,18 +93,48 @@ class ModelSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSettings:
+    """What planned layers store. By default layer inputs and attention outputs, on the host."""
+
+    tile: Annotated[int, Minimum(1)] = 8192
+    """Tokens that a layer works on at a time. Another size changes the last bits of gradients;
+    nothing else in this table does."""
+    recompute_prefix: Annotated[float, Minimum(0.0), Maximum(1.0)] = 0.0
+    """Share of each document, from its start, whose attention output is made again. Its first half
+    costs a quarter of its attention."""
+    alpha: Annotated[float, Minimum(0.0), Maximum(1.0)] = 0.0
+    """Share of a row's tokens whose queries, keys, values and MLP tensors are stored."""
+    input_stride: Annotated[int, Minimum(1)] = 1
+    """Layer inputs are stored every so many layers, and made again between."""
+    resident_layers: Annotated[int, Minimum(0)] = 2
+    """Last layers whose tensors stay on the device."""
+    head_groups: Annotated[int, Minimum(1)] = 1
+    """Parts of the heads that attention's backward pass takes one after another; divides
+    ``model.kv_heads``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSettings:
     """How long to train, and what a step does."""
 
     steps: Annotated[int, Minimum(1)]
     """Steps of the run. More than the plan has go through it again."""
-    activations: Literal["keep", "recompute"] = "keep"
-    """What the backward pass works from: everything the forward pass made, or each layer's input,
-    from which the rest is made again (less memory, about a third more time, the same bits)."""
+    activations: Literal["keep", "recompute", "planned"] = "keep"
+    """What the backward pass works from: everything the forward pass made; each layer's input,
+    from which the rest is made again (less memory, about a third more time, the same bits); or
+    what ``training.plan`` says, most of it in host memory meanwhile."""
+    plan: PlanSettings | None = None
+    """What planned layers store."""
     clip: Annotated[float, Minimum(0.0)] = 1.0
     """Largest global norm of a step's gradient; 0 leaves gradients as they are."""
     update: Literal["step"] = "step"
     """When weights change: once a step, after all its micro-batches."""
+
+    def layer_plan(self) -> LayerPlan | None:
+        """Return what planned layers store, or None where activations are not planned."""
+        if self.activations != "planned":
+            return None
+        return LayerPlan(**asdict(self.plan or PlanSettings()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +203,7 @@ class TrainerConfig:
             kind == "cuda" and number.isdecimal()
         ):
             found.append(Problem.choice("device", self.device, ("auto", "cpu", "cuda", "cuda:0")))
+        found += self._plan_problems()
         if self.lr_scheduler.min_lr > self.optimizer.lr:
             found.append(
                 Problem(
@@ -182,9 +214,31 @@ class TrainerConfig:
             )
         return found
 
+    def _plan_problems(self) -> list[Problem]:
+        plan, activations = self.training.plan, self.training.activations
+        if plan is None:
+            return []
+        if activations != "planned":
+            return [
+                Problem(
+                    "training.plan",
+                    f'given, and training.activations = "{activations}" stores by no plan; set '
+                    'training.activations = "planned", or remove the table',
+                )
+            ]
+        kv_heads = self.model.shape().kv_heads if not self.model.problems() else plan.head_groups
+        if kv_heads % plan.head_groups:
+            return [
+                Problem(
+                    "training.plan.head_groups",
+                    f"{plan.head_groups} does not divide the {kv_heads} key heads; use a divisor "
+                    "of model.kv_heads",
+                )
+            ]
+        return []
+
 
 NOT_BUILT: dict[tuple[str, Any], str] = {
-    ("training.activations", "planned"): 'there is no planned memory; use "keep" or "recompute"',
     ("training.update", "layer"): 'layers are not updated one by one; use "step"',
 }
 """Values known elsewhere that this trainer does not have, and what it has instead."""

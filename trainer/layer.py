@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from packing.cost import ModelShape
 from trainer.attention import document_attention
 from trainer.ops import Projection, RMSNorm, rotate, swiglu
+from trainer.planned import LayerWeights, Row, Turn, planned_layer
 
 
 class SelfAttention(nn.Module):
@@ -55,9 +56,29 @@ class DecoderLayer(nn.Module):
         self.self_attn = SelfAttention(shape)
         self.post_attention_layernorm = RMSNorm(shape.hidden)
         self.mlp = GatedMLP(shape)
+        self.head_dim = shape.head_dim
+
+    def weights(self) -> LayerWeights:
+        """Return the weights as a planned layer takes them."""
+        attention, mlp = self.self_attn, self.mlp
+        return LayerWeights(
+            input_norm=self.input_layernorm.weight,
+            q=attention.q_proj.weight,
+            k=attention.k_proj.weight,
+            v=attention.v_proj.weight,
+            o=attention.o_proj.weight,
+            attention_norm=self.post_attention_layernorm.weight,
+            gate=mlp.gate_proj.weight,
+            up=mlp.up_proj.weight,
+            down=mlp.down_proj.weight,
+        )
 
     def forward(
-        self, x: Tensor, rotary: tuple[Tensor, Tensor], boundaries: Sequence[int]
+        self,
+        x: Tensor,
+        rotary: tuple[Tensor, Tensor],
+        boundaries: Sequence[int],
+        turn: Turn | None = None,
     ) -> Tensor:
         """Return the residual stream behind the layer.
 
@@ -65,6 +86,9 @@ class DecoderLayer(nn.Module):
             x: residual stream, [tokens, hidden].
             rotary: cosine and sine by token, see :func:`trainer.ops.rotary_table`.
             boundaries: where documents begin, and the end.
+            turn: the layer's place in a planned pass; None leaves to autograd what is stored.
         """
+        if turn is not None:
+            return planned_layer(x, Row(rotary, boundaries, self.head_dim, turn), self.weights())
         x = x + self.self_attn(self.input_layernorm(x), rotary, boundaries)
         return x + self.mlp(self.post_attention_layernorm(x))  # type: ignore[no-any-return]

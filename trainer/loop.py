@@ -107,6 +107,7 @@ class Run:
             config.model.shape(self.reader.vocab_size),
             tied=config.model.is_tied,
             recompute=config.training.activations == "recompute",
+            plan=config.training.layer_plan(),
             dtype=DTYPES[config.dtype],
         )
         if found is None:
@@ -184,7 +185,7 @@ class Run:
         except torch.OutOfMemoryError as error:
             raise TrainingError(
                 f"step {self.step}: the device's memory ran out ({str(error).splitlines()[0]}); "
-                'set training.activations = "recompute", use a smaller model, or make a plan of '
+                'set training.activations = "planned", use a smaller model, or make a plan of '
                 "fewer rows per micro-batch with drystone replan"
             ) from error
         self.optimizer.zero_grad(set_to_none=True)

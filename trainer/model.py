@@ -12,6 +12,9 @@ from packing.cost import ModelShape
 from trainer.layer import DecoderLayer
 from trainer.loss import head_loss
 from trainer.ops import Projection, RMSNorm, rotary_table
+from trainer.plan import LayerPlan
+from trainer.planned import Turn
+from trainer.stash import Stash, Workspace
 
 INIT_STD = 0.02
 
@@ -29,6 +32,7 @@ class Decoder(nn.Module):
         tied: whether the embedding is the output head.
         recompute: whether a layer's activations are made again in the backward pass instead of
             being kept.
+        plan: what layers store by a plan; None leaves that to autograd.
         dtype: dtype of the computation.
     """
 
@@ -38,11 +42,15 @@ class Decoder(nn.Module):
         *,
         tied: bool = True,
         recompute: bool = False,
+        plan: LayerPlan | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         self.shape = shape
         self.recompute = recompute
+        self.plan = plan
+        self.workspace: Workspace | None = None
+        """Where planned layers store; made in the first pass unless it was set before."""
         self.dtype = dtype
         self.embed_tokens = nn.Embedding(shape.vocab, shape.hidden)
         self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.layers))
@@ -85,12 +93,31 @@ class Decoder(nn.Module):
         rotary = rotary_table(
             positions, self.shape.head_dim, torch.promote_types(self.dtype, torch.float32)
         )
+        if self.plan is not None:
+            return self.norm(self._planned(x, rotary, boundaries, self.plan))  # type: ignore[no-any-return]
         for layer in self.layers:
             if self.recompute and torch.is_grad_enabled():
                 x = checkpoint(layer, x, rotary, boundaries, use_reentrant=False)
             else:
                 x = layer(x, rotary, boundaries)
         return self.norm(x)  # type: ignore[no-any-return]
+
+    def _planned(
+        self,
+        x: Tensor,
+        rotary: tuple[Tensor, Tensor],
+        boundaries: Sequence[int],
+        plan: LayerPlan,
+    ) -> Tensor:
+        """Return the residual stream behind all layers, storing by the plan."""
+        stash = None
+        if torch.is_grad_enabled():
+            if self.workspace is None:
+                self.workspace = Workspace(x.device)
+            stash = Stash(self.workspace, self.shape, plan, boundaries, x.dtype)
+        for number, layer in enumerate(self.layers):
+            x = layer(x, rotary, boundaries, Turn(plan, number, stash))
+        return x
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return the next-token logits, [tokens, vocabulary]."""

@@ -34,9 +34,25 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the normed ``x``, same shape and dtype."""
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + NORM_EPS)
-        return (wide * scale * self.weight).to(x.dtype)
+        return rms_norm(x, self.weight)
+
+
+def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
+    """Return ``x`` over the root of the mean of its squares, times ``weight``."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + NORM_EPS)
+    return (wide * scale * weight).to(x.dtype)
+
+
+def rms_norm_backward(x: Tensor, weight: Tensor, d_out: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients of :func:`rms_norm` for ``x`` and ``weight``, in at least float32."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + NORM_EPS)
+    normed = wide * scale
+    d_wide = d_out.to(wide.dtype)
+    d_normed = d_wide * weight
+    inward = (d_normed * normed).mean(-1, keepdim=True)
+    return (d_normed - normed * inward) * scale, (d_wide * normed).sum(0)
 
 
 def rotary_table(positions: Tensor, head_dim: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -66,6 +82,24 @@ def rotate(x: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
     return turned.to(x.dtype)
 
 
+def rotate_backward(d_out: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
+    """Return the gradient of :func:`rotate`: turned back by the same angles."""
+    cos, sin = table
+    first, second = d_out.chunk(2, dim=-1)
+    turned = torch.cat((first * cos + second * sin, second * cos - first * sin), dim=-1)
+    return turned.to(d_out.dtype)
+
+
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     """Return ``silu(gate) * up``, the inside of the gated MLP."""
     return functional.silu(gate) * up
+
+
+def swiglu_backward(gate: Tensor, up: Tensor, d_out: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients of :func:`swiglu` for ``gate`` and ``up``."""
+    wide = torch.promote_types(gate.dtype, torch.float32)
+    d_wide, x = d_out.to(wide), gate.to(wide)
+    sigmoid = torch.sigmoid(x)
+    silu = x * sigmoid
+    d_gate = d_wide * up.to(wide) * (sigmoid + silu * (1 - sigmoid))
+    return d_gate.to(gate.dtype), (d_wide * silu).to(up.dtype)

@@ -33,6 +33,20 @@ class Minimum:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Maximum:
+    """A bound: the value is not above ``limit``."""
+
+    limit: float
+
+    def __str__(self) -> str:
+        return f"at most {self.limit:g}"
+
+    def holds(self, value: float) -> bool:
+        """Say whether a value is within the bound."""
+        return value <= self.limit
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class MoreThan:
     """A bound: the value is above ``limit``."""
 

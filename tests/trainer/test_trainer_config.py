@@ -26,9 +26,16 @@ ffn = 256
 tied = false
 [training]
 steps = 30
-activations = "recompute"
+activations = "planned"
 clip = 0.5
 update = "step"
+[training.plan]
+tile = 512
+recompute_prefix = 0.25
+alpha = 1
+input_stride = 2
+resident_layers = 0
+head_groups = 2
 [optimizer]
 lr = 1
 weight_decay = 0
@@ -69,6 +76,24 @@ def test_every_key_arrives(tmp_path):
     assert found == written
 
 
+def test_plan_of_the_layers(tmp_path):
+    """Planned layers get the plan that was given, or the defaults; others get none."""
+    config = load(tmp_path, WHOLE)
+    bare = load(tmp_path, WHOLE[: WHOLE.index("[training.plan]")])
+    kept = load(tmp_path, WHOLE[: WHOLE.index("[training.plan]")].replace("planned", "keep"))
+
+    assert dataclasses.asdict(config.training.layer_plan()) == {
+        "tile": 512,
+        "recompute_prefix": 0.25,
+        "alpha": 1.0,
+        "input_stride": 2,
+        "resident_layers": 0,
+        "head_groups": 2,
+    }
+    assert bare.training.layer_plan().resident_layers == 2
+    assert kept.training.layer_plan() is None
+
+
 def test_defaults_are_enough(tmp_path):
     """Dataset, folder, a model and the number of steps are all that must be said."""
     config = load(
@@ -103,7 +128,7 @@ layer = 2
 heads = true
 [training]
 steps = 0
-activations = "planned"
+activations = "plan"
 update = "layer"
 clip = nan
 [optimizer]
@@ -124,8 +149,8 @@ interval = 5
             "model.layer: unknown key; did you mean layers?",
             "model.heads: expected a whole number at least 1, found true",
             "training.steps: expected a whole number at least 1, found 0",
-            'training.activations: "planned": there is no planned memory; '
-            'use "keep" or "recompute"',
+            'training.activations: "plan" is none of keep, recompute, planned; '
+            "did you mean planned?",
             'training.update: "layer": layers are not updated one by one; use "step"',
             "training.clip: expected a number at least 0, found nan",
             "optimizer.betas: expected a list of 2 (a number at least 0 and below 1, "
@@ -145,6 +170,17 @@ interval = 5
         ("layers = 2", 'preset = "20M"', 'model.preset: "20M" is none of tiny, 20m'),
         ("min_lr = 1e-5", "min_lr = 2.0", "lr_scheduler.min_lr: 2.0 is above optimizer.lr = 1.0"),
         ('device = "cuda:1"', 'device = "gpu"', 'device: "gpu" is none of auto, cpu, cuda'),
+        (
+            "head_groups = 2",
+            "head_groups = 3",
+            "training.plan.head_groups: 3 does not divide the 2",
+        ),
+        (
+            "alpha = 1",
+            "alpha = 1.5",
+            "training.plan.alpha: expected a number at least 0 and at most",
+        ),
+        ('"planned"', '"keep"', 'training.plan: given, and training.activations = "keep"'),
         ("betas = [0.8, 0.99]", "betas = [0.8, 1.0]", "optimizer.betas[1]: expected a number"),
         ("seed = 3", "seed = 3.0", "seed: expected a whole number at least 0, found 3.0"),
         ("dataset = ", "model = 3\nx = ", "TOML"),

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 from trainer.cli import main  # noqa: E402
 
 FLOAT64 = 'dtype = "float64"'
+PLANNED = 'activations = "planned"\nplan = { tile = 16, alpha = 0.5, input_stride = 2 }'
 
 
 def torchrun(path, **kwargs):
@@ -44,20 +45,21 @@ def check_equal(found, expected):
         assert a["grad_norm"] == pytest.approx(b["grad_norm"], rel=1e-10)
 
 
-def test_two_processes_equal_one(write_config, tmp_path):
+@pytest.mark.parametrize("training", ["", PLANNED], ids=["keep", "planned"])
+def test_two_processes_equal_one(write_config, tmp_path, training):
     """Two ranks train what one would: losses, gradient norms and weights, the short step too.
 
     And each may go on from the other's checkpoint.
     """
-    assert main([str(write_config("one", head=FLOAT64, steps=9))]) == 0
-    path = write_config("two", head=FLOAT64, steps=6)
+    assert main([str(write_config("one", head=FLOAT64, steps=9, training=training))]) == 0
+    path = write_config("two", head=FLOAT64, steps=6, training=training)
     process = torchrun(path)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
-    assert main([str(write_config("two", head=FLOAT64, steps=9))]) == 0
+    assert main([str(write_config("two", head=FLOAT64, steps=9, training=training))]) == 0
 
     # The rate depends on the number of steps, so the run of six is compared where it is the same.
-    assert main([str(write_config("six", head=FLOAT64, steps=6))]) == 0
+    assert main([str(write_config("six", head=FLOAT64, steps=6, training=training))]) == 0
     check_equal(lines(tmp_path / "two")[:6], lines(tmp_path / "six"))
     for a, b in zip(
         weights(tmp_path / "two", 6).values(), weights(tmp_path / "six", 6).values(), strict=True

@@ -81,6 +81,30 @@ def test_recompute_is_bitwise(undisturbed, write_config, tmp_path):
     assert same_weights(weights(out, 12), weights(tmp_path / "light", 12))
 
 
+PLANNED = """activations = "planned"
+plan = { tile = 16, alpha = 0.6, input_stride = 2, resident_layers = 0, head_groups = 2 }"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_planned_trains_as_kept(write_config, tmp_path, dtype):
+    """Planned activations train to the losses of kept ones, and no plan changes a bit of them."""
+    texts = {
+        "kept": "",
+        "planned": PLANNED,
+        "other": 'activations = "planned"\nplan = { tile = 16, recompute_prefix = 1.0 }',
+    }
+    for name, text in texts.items():
+        main([str(write_config(name, training=text, head=f'dtype = "{dtype}"'))])
+    kept, planned, other = (lines(tmp_path / name) for name in texts)
+
+    assert without_time(planned) == without_time(other)
+    assert same_weights(weights(tmp_path / "planned", 12), weights(tmp_path / "other", 12))
+    tolerance = 1e-4 if dtype == "float32" else 2e-2
+    for a, b in zip(planned, kept, strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], rel=tolerance)
+        assert a["grad_norm"] == pytest.approx(b["grad_norm"], rel=10 * tolerance)
+
+
 @pytest.mark.parametrize("stop", [1, 4, 7, 11])
 def test_resume_is_bitwise_at_any_step(undisturbed, write_config, tmp_path, monkeypatch, stop):
     """Stopped after any step and started again, a run comes to the same losses and weights."""
@@ -126,12 +150,14 @@ def count(out):
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def test_sigkill_in_mid_run(write_config, tmp_path):
+@pytest.mark.parametrize("training", ["", PLANNED], ids=["keep", "planned"])
+def test_sigkill_in_mid_run(write_config, tmp_path, training):
     """After SIGKILL a run goes on from its checkpoint: earlier lines stay, later ones are equal."""
-    whole = write_config("whole", steps=80, interval=10)
+    whole = write_config("whole", steps=80, interval=10, training=training)
     assert main([str(whole)]) == 0
     expected = lines(tmp_path / "whole")
-    path, out = write_config("killed", steps=80, interval=10), tmp_path / "killed"
+    path = write_config("killed", steps=80, interval=10, training=training)
+    out = tmp_path / "killed"
     process = start(path)
     wait_for(process, lambda: count(out) >= 25)
     process.kill()

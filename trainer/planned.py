@@ -1,0 +1,354 @@
+"""A decoder layer whose backward pass is written out, so that a plan says what it stores.
+
+The layer works on fixed tiles of tokens before and after attention. What was not stored is made
+again over the same tiles by the same products, so that a gradient does not depend by a single bit
+on what was (MEMO, arXiv 2407.12117, section 4.1, stores the first share of the tokens; here
+attention outputs, layer inputs and the rest are decided on one by one).
+
+The weights are inputs of the function and their gradients are returned: what hangs on parameters
+(data parallel sums, sharded weights) sees an ordinary layer. With sharded weights and an
+``input_stride`` above 1, the layers of a stride must be gathered together.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from trainer.attention import attention_backward, attention_forward
+from trainer.layout import prefix_cuts, stored_tokens
+from trainer.ops import (
+    rms_norm,
+    rms_norm_backward,
+    rotate,
+    rotate_backward,
+    swiglu,
+    swiglu_backward,
+)
+from trainer.plan import LayerPlan
+from trainer.stash import Stash
+
+
+class LayerWeights(NamedTuple):
+    """Weights of a layer, in the order of its parameters."""
+
+    input_norm: Tensor
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    o: Tensor
+    attention_norm: Tensor
+    gate: Tensor
+    up: Tensor
+    down: Tensor
+
+    def cast(self, dtype: torch.dtype) -> "LayerWeights":
+        """Return the matrices in the dtype that is computed in; norms stay as they are."""
+        return LayerWeights(*(w.to(dtype) if w.dim() > 1 else w for w in self))
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A layer's place in a planned pass."""
+
+    plan: LayerPlan
+    layer: int
+    """The layer's number."""
+    stash: Stash | None
+    """Takes what is stored; None where no backward pass will follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The packed row that a layer works on."""
+
+    rotary: tuple[Tensor, Tensor]
+    """Cosine and sine by token."""
+    boundaries: Sequence[int]
+    """Where documents begin, and the end."""
+    head_dim: int
+    turn: Turn
+
+    @property
+    def plan(self) -> LayerPlan:
+        """What is stored."""
+        return self.turn.plan
+
+    def tiles(self) -> Iterator[slice]:
+        """Return the tiles, the same in every pass."""
+        tokens = self.boundaries[-1]
+        for begin in range(0, tokens, self.plan.tile):
+            yield slice(begin, min(begin + self.plan.tile, tokens))
+
+    def table(self, tile: slice) -> tuple[Tensor, Tensor]:
+        """Return cosine and sine of a tile."""
+        cos, sin = self.rotary
+        return cos[tile], sin[tile]
+
+    def stored(self) -> int:
+        """Return the tokens whose other tensors are stored."""
+        return stored_tokens(self.boundaries[-1], self.plan)
+
+    def prefixes(self) -> list[tuple[int, int]]:
+        """Return the parts of documents whose attention is made again."""
+        cuts = prefix_cuts(self.boundaries, self.plan.recompute_prefix)
+        return [(b, b + cut) for b, cut in zip(self.boundaries, cuts, strict=False) if cut]
+
+    def suffixes(self) -> list[tuple[int, int]]:
+        """Return the parts of documents whose attention output is stored."""
+        cuts = prefix_cuts(self.boundaries, self.plan.recompute_prefix)
+        spans = zip(pairwise(self.boundaries), cuts, strict=True)
+        return [(b + cut, e) for (b, e), cut in spans if b + cut < e]
+
+
+class _PlannedLayer(torch.autograd.Function):
+    """One layer; its first input is the residual stream, its last ones are the weights."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, row: Row, stash: Stash, *raw: Tensor) -> Tensor:
+        ctx.save_for_backward(*raw)
+        ctx.row, ctx.stash, layer = row, stash, row.turn.layer
+        stash.weights[layer] = raw
+        out = _forward(x, LayerWeights(*raw).cast(x.dtype), row, stash.begin(layer))
+        stash.end(layer)
+        return out
+
+    @staticmethod
+    @once_differentiable  # type: ignore[misc]
+    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
+        stash, layer = ctx.stash, ctx.row.turn.layer
+        raw = LayerWeights(*ctx.saved_tensors)
+        stored = stash.open(layer)
+        x = _input(ctx.row, stash, layer)
+        found = _Backward(ctx.row, raw, raw.cast(stash.dtype), ctx.needs_input_grad[3:])
+        d_x = found.run(x, stored, d_out)
+        stash.close(layer)
+        return (d_x, None, None, *found.grads())
+
+
+def planned_layer(x: Tensor, row: Row, weights: LayerWeights) -> Tensor:
+    """Return the residual stream behind a layer.
+
+    Args:
+        x: residual stream, [tokens, hidden].
+        row: the packed row.
+        weights: the layer's weights.
+    """
+    stash = row.turn.stash
+    if stash is None:
+        return _forward(x, weights.cast(x.dtype), row, {})
+    out: Tensor = _PlannedLayer.apply(x, row, stash, *weights)  # type: ignore[no-untyped-call]
+    return out
+
+
+def _forward(x: Tensor, weights: LayerWeights, row: Row, places: dict[str, Tensor]) -> Tensor:
+    """Return the layer's output, and write what is stored to its places."""
+    q, k, v = _heads(x, weights, row, {})
+    o, lse = _empty_attention(q)
+    attention_forward(q, k, v, list(pairwise(row.boundaries)), o, lse)
+    out = torch.empty_like(x)
+    stored = row.stored() if places else 0
+    for tile in row.tiles():
+        y, gate, up = _inner(x, o, weights, tile, {}, 0)[:3]
+        out[tile] = torch.addmm(y, swiglu(gate, up), weights.down.T)
+        if tile.start < stored:
+            places["y"][tile], places["gate"][tile], places["up"][tile] = y, gate, up
+    if "x" in places:
+        places["x"].copy_(x)
+    if places:
+        for name, tensor in (("q", q), ("k", k), ("v", v)):
+            places[name].copy_(tensor[:stored])
+        at = 0
+        for begin, end in row.suffixes():
+            places["o"][at : at + end - begin] = o[begin:end]
+            places["lse"][at : at + end - begin] = lse[begin:end]
+            at += end - begin
+    return out
+
+
+def _heads(
+    x: Tensor, weights: LayerWeights, row: Row, stored: dict[str, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values of all tokens; those of stored ones are read."""
+    matrices = (weights.q, weights.k, weights.v)
+    outs = [x.new_empty(len(x), len(w) // row.head_dim, row.head_dim) for w in matrices]
+    known = len(stored["q"]) if stored else 0
+    if stored:
+        for out, name in zip(outs, "qkv", strict=True):
+            out[:known] = stored[name]
+    for tile in row.tiles():
+        if tile.start < known:
+            continue
+        normed = rms_norm(x[tile], weights.input_norm)
+        q, k, v = (functional.linear(normed, w).unflatten(-1, (-1, row.head_dim)) for w in matrices)
+        table = row.table(tile)
+        outs[0][tile], outs[1][tile], outs[2][tile] = rotate(q, table), rotate(k, table), v
+    return outs[0], outs[1], outs[2]
+
+
+def _empty_attention(q: Tensor) -> tuple[Tensor, Tensor]:
+    wide = torch.promote_types(q.dtype, torch.float32)
+    return torch.empty_like(q), q.new_empty(q.shape[:2], dtype=wide)
+
+
+def _attended(
+    heads: tuple[Tensor, Tensor, Tensor], row: Row, stored: dict[str, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Return attention output and log denominators: suffixes as stored, prefixes made again."""
+    o, lse = _empty_attention(heads[0])
+    attention_forward(*heads, row.prefixes(), o, lse)
+    at = 0
+    for begin, end in row.suffixes():
+        o[begin:end] = stored["o"][at : at + end - begin]
+        lse[begin:end] = stored["lse"][at : at + end - begin]
+        at += end - begin
+    return o, lse
+
+
+def _inner(
+    x: Tensor,
+    o: Tensor,
+    weights: LayerWeights,
+    tile: slice,
+    stored: dict[str, Tensor],
+    known: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return a tile's stream behind attention, gate, up and the normed stream before these."""
+    if tile.start < known:
+        y = stored["y"][tile]
+        return (
+            y,
+            stored["gate"][tile],
+            stored["up"][tile],
+            rms_norm(y, weights.attention_norm),
+        )
+    y = torch.addmm(x[tile], o[tile].flatten(1), weights.o.T)
+    normed = rms_norm(y, weights.attention_norm)
+    return y, functional.linear(normed, weights.gate), functional.linear(normed, weights.up), normed
+
+
+def _input(row: Row, stash: Stash, layer: int) -> Tensor:
+    """Return a layer's input: as stored, or made again from the one below that was."""
+    first = layer - layer % row.plan.input_stride
+    if layer == first:
+        return stash.views(layer)["x"]
+    if layer not in stash.rebuilt:
+        x = stash.views(first)["x"]
+        for below in range(first, layer):
+            x = _output(row, stash, below, x)
+            stash.rebuilt[below + 1] = x
+    return stash.rebuilt.pop(layer)
+
+
+def _output(row: Row, stash: Stash, layer: int, x: Tensor) -> Tensor:
+    """Return a layer's output again, from its input and what it stored."""
+    weights = LayerWeights(*stash.weights[layer]).cast(x.dtype)
+    stored, known = stash.views(layer), row.stored()
+    if row.prefixes():
+        o, _ = _attended(_heads(x, weights, row, stored), row, stored)
+    else:
+        o = stored["o"]
+    out = torch.empty_like(x)
+    for tile in row.tiles():
+        y, gate, up, _ = _inner(x, o, weights, tile, stored, known)
+        out[tile] = torch.addmm(y, swiglu(gate, up), weights.down.T)
+    return out
+
+
+class _Backward:
+    """The backward pass of one layer; sums the gradients of its weights over the tiles, wide.
+
+    Args:
+        row: the packed row.
+        raw: the weights.
+        weights: the weights in the dtype that is computed in.
+        needed: which weights want a gradient.
+    """
+
+    def __init__(
+        self, row: Row, raw: LayerWeights, weights: LayerWeights, needed: Sequence[bool]
+    ) -> None:
+        self.row, self.weights = row, weights
+        self.sums = {
+            name: torch.zeros_like(w, dtype=torch.promote_types(w.dtype, torch.float32))
+            for name, w, want in zip(raw._fields, raw, needed, strict=True)
+            if want
+        }
+        self._raw = raw
+
+    def grads(self) -> list[Tensor | None]:
+        """Return the gradients of the weights, None where none is wanted."""
+        return [
+            self.sums[name].to(w.dtype) if name in self.sums else None
+            for name, w in zip(self._raw._fields, self._raw, strict=True)
+        ]
+
+    def run(self, x: Tensor, stored: dict[str, Tensor], d_out: Tensor) -> Tensor:
+        """Return the gradient for the layer's input ``x``, [tokens, hidden]."""
+        q, k, v = _heads(x, self.weights, self.row, stored)
+        o, lse = _attended((q, k, v), self.row, stored)
+        d_o, d_y = torch.empty_like(o), torch.empty_like(x)
+        for tile in self.row.tiles():
+            d_y[tile], d_o[tile] = self._behind_attention(x, o, stored, d_out, tile)
+        groups = self.row.plan.head_groups
+        d_heads = attention_backward(d_o, (q, k, v, o, lse), self.row.boundaries, groups)
+        del q, k, v, o, lse, d_o
+        d_x = torch.empty_like(x)
+        for tile in self.row.tiles():
+            d_x[tile] = self._before_attention(x, d_heads, d_y, tile)
+        return d_x
+
+    def _behind_attention(
+        self, x: Tensor, o: Tensor, stored: dict[str, Tensor], d_out: Tensor, tile: slice
+    ) -> tuple[Tensor, Tensor]:
+        """Return a tile's gradients for the stream behind attention and for attention's output."""
+        weights, d = self.weights, d_out[tile]
+        y, gate, up, normed = _inner(x, o, weights, tile, stored, self.row.stored())
+        self._add("down", d, swiglu(gate, up))
+        d_gate, d_up = swiglu_backward(gate, up, d @ weights.down)
+        self._add("gate", d_gate, normed)
+        self._add("up", d_up, normed)
+        d_normed = torch.addmm(d_gate @ weights.gate, d_up, weights.up)
+        d_y = self._through_norm("attention_norm", y, d_normed, d)
+        self._add("o", d_y, o[tile].flatten(1))
+        return d_y, (d_y @ weights.o).view_as(o[tile])
+
+    def _before_attention(
+        self, x: Tensor, d_heads: tuple[Tensor, Tensor, Tensor], d_y: Tensor, tile: slice
+    ) -> Tensor:
+        """Return a tile's gradient for the layer's input."""
+        weights, table = self.weights, self.row.table(tile)
+        normed = rms_norm(x[tile], weights.input_norm)
+        d_q, d_k, d_v = (d[tile] for d in d_heads)
+        parts = [
+            d.flatten(1) for d in (rotate_backward(d_q, table), rotate_backward(d_k, table), d_v)
+        ]
+        for name, d in zip("qkv", parts, strict=True):
+            self._add(name, d, normed)
+        d_normed = torch.addmm(parts[0] @ weights.q, parts[1], weights.k)
+        d_normed = torch.addmm(d_normed, parts[2], weights.v)
+        return self._through_norm("input_norm", x[tile], d_normed, d_y[tile])
+
+    def _through_norm(self, name: str, x: Tensor, d_normed: Tensor, residual: Tensor) -> Tensor:
+        """Return the gradient of a stream that goes through a norm and past it."""
+        d_x, d_weight = rms_norm_backward(x, getattr(self.weights, name), d_normed)
+        if name in self.sums:
+            self.sums[name] += d_weight
+        return (d_x + residual).to(x.dtype)
+
+    def _add(self, name: str, d_out: Tensor, inputs: Tensor) -> None:
+        """Add a tile's part to the gradient of a matrix, summed in the weight's own dtype."""
+        total = self.sums.get(name)
+        if total is None:
+            return
+        if d_out.dtype == total.dtype:
+            total.addmm_(d_out.T, inputs)
+        elif d_out.is_cuda:
+            total += torch.mm(d_out.T, inputs, out_dtype=total.dtype)
+        else:
+            total.addmm_(d_out.T.to(total.dtype), inputs.to(total.dtype))
