@@ -185,7 +185,9 @@ def _heads(
         if tile.start < known:
             continue
         normed = rms_norm(x[tile], weights.input_norm)
-        q, k, v = (functional.linear(normed, w).unflatten(-1, (-1, row.head_dim)) for w in matrices)
+        q, k, v = (
+            functional.linear(normed, w).view(len(normed), -1, row.head_dim) for w in matrices
+        )
         table = row.table(tile)
         outs[0][tile], outs[1][tile], outs[2][tile] = rotate(q, table), rotate(k, table), v
     return outs[0], outs[1], outs[2]
