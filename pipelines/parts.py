@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from pipelines.formats.find import FoundFile
 from pipelines.formats.inspect import BLOCK_BYTES, FileFacts, inspect_files
+from pipelines.formats.megatron import data_path, document_runs
 from pipelines.formats.stream import Compression, is_remote
 from pipelines.sources import Format, SourceFile, SourceSettings, list_files
 from transforms.record import MAX_ROWS_PER_PART, ROW_BITS, RecordError, file_uid, shard_number
@@ -40,11 +41,13 @@ class SourcePart:
     format: Format
     compression: Compression | None
     files: tuple[PartFile, ...]
-    """One, but for one-document files, which share tasks; those are in the order of addresses."""
+    """One, but for one-document files, which share tasks, in the order of addresses; an index of
+    Megatron's has its data behind it."""
     part: int
     """Number of the (first) part within its file."""
     start: int
-    """First byte of an uncompressed JSON lines part; first row group of a Parquet part."""
+    """First byte of an uncompressed JSON lines part; first row group of a Parquet part; first document
+    of an index of Megatron's."""
     stop: int
     """Where it ends, likewise."""
     before: int
@@ -126,22 +129,45 @@ def list_parts(
         )
         for file in files
     ]
+    beside = [_data_of(file) for file in files if file.format == "megatron"]
+    wanted += [(data, False, False) for _, data in beside]
     facts = inspect_files(wanted, cache, threads=threads)
+    data_facts = {
+        index: PartFile(
+            data.path, data.relative, data.size, data.mtime_ns, fact.sha256, fact.problem
+        )
+        for (index, data), fact in zip(beside, facts[len(files) :], strict=True)
+    }
     part_bytes = ingest.part_size_mib << 20
     parts: list[SourcePart] = []
     documents: dict[tuple[str, Format, Compression | None], list[PartFile]] = {}
-    for file, fact in zip(files, facts, strict=True):
+    for file, fact in zip(files, facts[: len(files)], strict=True):
         part_file = PartFile(
             file.path, file.relative, file.size, file.mtime_ns, fact.sha256, fact.problem
         )
         if file.format in ("txt", "md") and fact.sha256 is not None:
             documents.setdefault((file.source, file.format, file.compression), []).append(part_file)
         else:
-            parts.extend(_parts_of(file, part_file, fact, part_bytes))
+            data = data_facts.get(file.path)
+            parts.extend(_parts_of(file, part_file, fact, part_bytes, data))
     for key, group in documents.items():
         parts.extend(_document_parts(*key, group, part_bytes))
     refuse_shared_addresses(parts)
     return parts
+
+
+def _data_of(file: SourceFile) -> tuple[str, FoundFile]:
+    """Return the path of an index of Megatron's, and its data.
+
+    Raises:
+        RecordError: there is none.
+    """
+    data = data_path(file.path)
+    if not data.is_file():
+        raise RecordError(f"{data}: is not there, and {file.path} points into it; restore it")
+    stat = data.stat()
+    relative = file.relative.removesuffix(".idx") + ".bin"
+    return file.path, FoundFile(str(data), relative, stat.st_size, stat.st_mtime_ns)
 
 
 def refuse_shared_addresses(parts: Iterable[SourcePart]) -> None:
@@ -199,7 +225,11 @@ def _claim(taken: dict[int, str], address: int, label: str) -> None:
 
 
 def _parts_of(
-    file: SourceFile, part_file: PartFile, facts: FileFacts, part_bytes: int
+    file: SourceFile,
+    part_file: PartFile,
+    facts: FileFacts,
+    part_bytes: int,
+    data: PartFile | None = None,
 ) -> Iterator[SourcePart]:
     """Yield the parts of a file of many records, or the one part of a file that cannot be read."""
 
@@ -208,7 +238,7 @@ def _parts_of(
             file.source,
             file.format,
             file.compression,
-            (part_file,),
+            (part_file,) if data is None else (part_file, data),
             number,
             start,
             stop,
@@ -225,6 +255,9 @@ def _parts_of(
         else:
             for start, stop, before, weight in _runs(facts.row_groups, part_bytes):
                 yield part(start, start, stop, before, weight)
+    elif file.format == "megatron":
+        for start, stop, weight in document_runs(file.path, part_bytes):
+            yield part(start, start, stop, start, weight)
     elif file.compression:
         if file.size:
             yield part(0, 0, file.size, 0, 4 * file.size)

@@ -22,7 +22,7 @@ from pipelines.recipe_overrides import apply_overrides
 from pipelines.recipe_problems import Keys, Problem, find_problems
 from pipelines.recipe_reference import attribute_docs, tables
 from pipelines.runners import RunnerSettings
-from pipelines.sources import SourceSettings
+from pipelines.sources import SourceSettings, token_ids_expected
 from transforms.contamination import DecontaminateSettings
 from transforms.embed import EmbedSettings
 from transforms.exact import ExactSettings
@@ -122,6 +122,19 @@ class Recipe:
         for problem in _rules(self.name, [source.name for source in self.sources]):
             raise ValueError(problem.line("recipe"))
         for problem in _unshared(self.pack.long, self.balance.dp):
+            raise ValueError(problem.line("recipe"))
+        for problem in _too_short(self.pack.seq_len, self.tokenizer.bos, self.tokenizer.eos):
+            raise ValueError(problem.line("recipe"))
+        for problem in _without_text(
+            [source.name for source in self.sources if source.holds_tokens],
+            self.tokenizer.model,
+            [
+                *(["decontaminate"] if self.decontaminate is not None else []),
+                *(["dedupe.near"] if self.dedupe.near is not None else []),
+                *(["dedupe.sentence"] if self.dedupe.sentence is not None else []),
+                *(["mixture.utility"] if self.mixture and self.mixture.utility else []),
+            ],
+        ):
             raise ValueError(problem.line("recipe"))
         for problem in self._mixture_rules():
             raise ValueError(problem.line("recipe"))
@@ -256,6 +269,12 @@ def _raw_rules(raw: dict[str, Any]) -> Iterator[Problem]:
         pack.get("long") if isinstance(pack, dict) else None,
         balance.get("dp", 1) if isinstance(balance, dict) else 1,
     )
+    tokenizer = raw.get("tokenizer", {})
+    if isinstance(pack, dict) and isinstance(tokenizer, dict):
+        yield from _too_short(
+            pack.get("seq_len"), tokenizer.get("bos", False), tokenizer.get("eos", True)
+        )
+    yield from _raw_without_text(raw, sources)
     embed = raw.get("embed")
     yield from _without_vectors(
         embed.get("column") if isinstance(embed, dict) else None,
@@ -321,6 +340,51 @@ def _unknown_sentence_names(
         if name not in known:
             text = _no_such("column of a source", name, known)
             yield Problem(("dedupe", "sentence", "quality_column"), text)
+
+
+def _raw_without_text(raw: dict[str, Any], sources: Sequence[Any]) -> Iterator[Problem]:
+    """Yield the problems of sources of token ids, from the parsed file."""
+    holders = [
+        str(source.get("name"))
+        for source in sources
+        if isinstance(source, dict)
+        and token_ids_expected(source.get("tokens"), source.get("format"), source.get("path"))
+    ]
+    tokenizer = raw.get("tokenizer")
+    stages = []
+    for name in ("decontaminate", "dedupe.near", "dedupe.sentence", "mixture.utility"):
+        table: Any = raw
+        for key in name.split("."):
+            table = table.get(key) if isinstance(table, dict) else None
+        stages += [name] if table is not None else []
+    model = tokenizer.get("model") if isinstance(tokenizer, dict) else None
+    yield from _without_text(holders, model, stages)
+
+
+def _without_text(holders: Sequence[str], model: Any, stages: Sequence[str]) -> Iterator[Problem]:
+    """Yield what sources of token ids lack, and the stages that ask them for text."""
+    if not holders:
+        return
+    if not model:
+        text = f"source {holders[0]!r} holds token ids; set model to the tokenizer that wrote them"
+        yield Problem(("tokenizer", "model"), text)
+    for name in stages:
+        text = (
+            f"source {holders[0]!r} holds token ids, and [{name}] reads text; run it before "
+            "tokenizing, or remove the table"
+        )
+        yield Problem(tuple(name.split(".")), text)
+
+
+def _too_short(seq_len: Any, bos: Any, eos: Any) -> Iterator[Problem]:
+    """Yield the problem of rows that hold no token beside those that begin and end a document."""
+    special = [name for name, used in (("bos", bos), ("eos", eos)) if used is True]
+    if isinstance(seq_len, int) and 2 <= seq_len <= len(special):
+        text = (
+            f"a row of {seq_len} tokens holds {' and '.join(special)} and nothing else; set "
+            f"seq_len to at least {len(special) + 1}"
+        )
+        yield Problem(("pack", "seq_len"), text)
 
 
 def _unshared(long: Any, dp: Any) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ from pipelines.formats.stream import Compression
 from transforms.record import RecordError
 from transforms.tokenize.conversation import ROLES, TOOL_CALLS, Role, Training
 
-Format = Literal["jsonl", "parquet", "txt", "md"]
+Format = Literal["jsonl", "parquet", "txt", "md", "megatron"]
 
 DEFAULT_ID = "id"
 """The id column of sources that name none; a record without it is named by its place."""
@@ -62,6 +62,9 @@ class SourceSettings:
     messages: Annotated[str, MinLen(1)] | None = None
     """Column or key of a conversation's messages; the source then holds conversations, and `text`
     is not read."""
+    tokens: Annotated[str, MinLen(1)] | None = None
+    """Parquet column of token ids (lists of integers); the source then holds tokenized documents,
+    and `text` is not read. The ids are those of `tokenizer.model`, and enter as they are."""
     tools: Annotated[str, MinLen(1)] | None = None
     """Column or key of a conversation's tool definitions; a record may lack it."""
     train_on: tuple[Role, ...] = ("assistant",)
@@ -73,7 +76,8 @@ class SourceSettings:
     A message's own `weight` multiplies it, and its own `loss = false` leaves the message out."""
     format: Format | None = None
     """Format of the files; default: by their suffix (`.jsonl`, `.parquet`, `.txt`, `.md`; with
-    `.gz` or `.zst` behind it, but for Parquet)."""
+    `.gz` or `.zst` behind it, but for Parquet; `.idx` for Megatron's token files, whose `.bin` lies
+    beside it)."""
 
     def __post_init__(self) -> None:
         """Check the rules across fields.
@@ -88,6 +92,25 @@ class SourceSettings:
                 "columns that every document has; give them other names"
             )
         self._check_chat()
+        self._check_tokens()
+
+    def _check_tokens(self) -> None:
+        if self.tokens is not None and self.messages is not None:
+            raise ValueError(
+                f"source {self.name!r} has tokens and messages; its documents are either tokenized "
+                "or conversations: remove one"
+            )
+        if self.tokens is not None and self.format not in (None, "parquet"):
+            raise ValueError(
+                f"source {self.name!r} has tokens, a column of Parquet files, and format = "
+                f'"{self.format}"; remove one of them'
+            )
+        named = [name for name in ("messages", "columns") if getattr(self, name)]
+        if self.format == "megatron" and named:
+            raise ValueError(
+                f"source {self.name!r} has {named[0]}, and Megatron's files hold token ids alone; "
+                f"remove {named[0]}"
+            )
 
     def _check_chat(self) -> None:
         chat = {
@@ -122,9 +145,20 @@ class SourceSettings:
         return Training(self.train_on, self.train_turns, self.weights)
 
     @property
+    def holds_tokens(self) -> bool:
+        """Whether the documents come as token ids."""
+        return token_ids_expected(self.tokens, self.format, self.path)
+
+    @property
     def domain_name(self) -> str:
         """The mixture domain, the source's name where none is given."""
         return self.domain or self.name
+
+
+def token_ids_expected(tokens: Any, form: Any, path: Any) -> bool:
+    """Return whether a source of such settings holds token ids instead of text."""
+    named = isinstance(path, str) and path.lower().endswith(".idx") and form is None
+    return tokens is not None or form == "megatron" or named
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +217,7 @@ _SUFFIXES: dict[str, Format] = {
     ".parquet": "parquet",
     ".txt": "txt",
     ".md": "md",
+    ".idx": "megatron",
 }
 _COMPRESSIONS: dict[str, Compression] = {".gz": "gz", ".zst": "zst"}
 
@@ -200,7 +235,17 @@ def _source_file(source: SourceSettings, file: FoundFile) -> SourceFile:
             f"source {source.name!r}: {file.path} has no suffix of a known format ({known}, all but "
             ".parquet also with .gz or .zst); narrow the path or set format"
         )
-    if source.messages is not None and form in ("txt", "md"):
+    if form == "megatron" and not source.holds_tokens:
+        raise RecordError(
+            f"source {source.name!r}: {file.path} holds token ids; narrow the path, or set "
+            'format = "megatron"'
+        )
+    if (source.tokens is not None and form != "parquet") or (form == "megatron" and compression):
+        raise RecordError(
+            f"source {source.name!r}: {file.path} is {form}; tokens are a column of Parquet files, and "
+            "Megatron's files are not compressed: narrow the path"
+        )
+    if source.messages is not None and form in ("txt", "md", "megatron"):
         raise RecordError(
             f"source {source.name!r}: {file.path} is no file of conversations; narrow the path, or "
             "remove messages"

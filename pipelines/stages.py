@@ -51,7 +51,12 @@ def stages_of(recipe: Recipe) -> list[Stage]:
         stages.append(SentenceStage(recipe.dedupe.sentence, shuffle))
     stages += [
         TokenizerStage(recipe.tokenizer, recipe.seed),
-        EncodeStage(recipe.tokenizer, recipe.seed, chat_plan(recipe.sources, recipe.tokenizer)),
+        EncodeStage(
+            recipe.tokenizer,
+            recipe.seed,
+            chat_plan(recipe.sources, recipe.tokenizer),
+            tuple(source.name for source in recipe.sources if source.holds_tokens),
+        ),
     ]
     sculpts = recipe.pack.enabled and recipe.pack.strategy == "sculpt"
     if recipe.embed is not None or sculpts:

@@ -105,7 +105,7 @@ def read_megatron(prefix: Path, seq_len: int | None, eod: int | None) -> Packed:
     for path in (index, data):
         if not path.is_file():
             raise RecordError(f"{path}: is not there; give the path without .bin and .idx")
-    dtype, lengths, pointers, documents = _index(index)
+    dtype, lengths, pointers, documents = megatron_index(index)
     ends = pointers + lengths * dtype.itemsize
     size = data.stat().st_size
     if len(ends) and (int(ends.max()) > size or pointers.min() < 0):
@@ -139,8 +139,12 @@ def read_megatron(prefix: Path, seq_len: int | None, eod: int | None) -> Packed:
     return pieces.packed(f"sequences are rows, token {eod} ends a document", data)
 
 
-def _index(path: Path) -> tuple[np.dtype, Ints, Ints, Ints]:
-    """Return type of a token, lengths and first bytes of sequences, bounds of documents."""
+def megatron_index(path: Path) -> tuple[np.dtype, Ints, Ints, Ints]:
+    """Return type of a token, lengths and first bytes of sequences, bounds of documents.
+
+    Raises:
+        RecordError: it is no index, truncated, or its bounds do not grow.
+    """
     content = path.read_bytes()
     if len(content) < _HEADER.size or not content.startswith(_MAGIC):
         raise RecordError(f"{path}: does not begin with MMIDIDX; it is no index of Megatron's")

@@ -61,6 +61,8 @@ class Fields:
     columns: Mapping[str, str]
     chat: ChatFields | None = None
     """Of a source of conversations; ``text`` is not read then."""
+    tokens: str | None = None
+    """Column of token ids; ``text`` is not read then either."""
 
     @classmethod
     def of(cls, source: SourceSettings, path: str, ingest: IngestSettings) -> "Fields":
@@ -68,13 +70,13 @@ class Fields:
         chat = None
         if source.messages is not None:
             chat = ChatFields(source.messages, source.tools, source.training, ingest)
-        return cls(path, source.text, source.id, source.lang, source.columns, chat)
+        return cls(path, source.text, source.id, source.lang, source.columns, chat, source.tokens)
 
     @property
     def text_columns(self) -> tuple[str, ...]:
         """Names of the values that a document's text is made of; the first must be there."""
         if self.chat is None:
-            return (self.text,)
+            return (self.text if self.tokens is None else self.tokens,)
         return (self.chat.messages, *([self.chat.tools] if self.chat.tools else []))
 
     def record_id(self, value: Any, number: int) -> str:

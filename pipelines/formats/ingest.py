@@ -11,6 +11,7 @@ from pipelines.artifacts import FileEntry
 from pipelines.formats.documents import read_documents
 from pipelines.formats.fields import Fields
 from pipelines.formats.jsonl import read_compressed, read_range
+from pipelines.formats.megatron import read_megatron_documents
 from pipelines.formats.parquet import read_row_groups
 from pipelines.formats.writer import RejectWriter, ShardWriter
 from pipelines.parts import MANY, SourcePart
@@ -116,7 +117,8 @@ class _Run:
         """Write the shard of the part that is complete."""
         if self._number is not None:
             shard = shard_number(self._part.source, self._part.files[0].relative, self._number)
-            ending = MANY if len(self._part.files) > 1 else ".parquet"
+            many = len(self._part.files) > 1
+            ending = MANY if self._part.one_document_files and many else ".parquet"
             entry = self._writer.write(self._folder / f"{shard:010x}-{self._task}{ending}")
             if entry:
                 self.files.append(entry)
@@ -153,6 +155,8 @@ def _read(part: SourcePart, source: SourceSettings, ingest: IngestSettings) -> I
             part_bytes=part.part_bytes,
             fields=fields,
         )
+    if part.format == "megatron":
+        return read_megatron_documents(file.path, file.relative, part.start, part.stop)
     if part.format in ("txt", "md"):
         return read_documents(part.addresses(), part.compression)
     if part.compression:

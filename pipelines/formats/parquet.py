@@ -16,6 +16,7 @@ from pipelines.formats.stream import CHUNK_BYTES, open_binary
 from transforms.columns import as_strings, from_arrow
 from transforms.ingest import Reject, Rows
 from transforms.record import MAX_ROWS_PER_PART
+from transforms.tokenize.given import spell
 
 _READ_ERRORS = (pa.ArrowException, OSError, UnicodeDecodeError)
 
@@ -76,6 +77,7 @@ def _read_row_group(file: pq.ParquetFile, number: int, row: int, fields: Fields)
         if needed not in present:
             detail = f"no column {needed!r} among {snippet(file.schema_arrow.names)}"
             reason = "missing text" if fields.chat is None else "missing messages"
+            reason = reason if fields.tokens is None else "missing tokens"
             yield from _all_rejected(row, group.num_rows, reason, detail)
             return
         batches = file.iter_batches(size, row_groups=[number], columns=present, use_threads=False)
@@ -113,6 +115,8 @@ def _parse(batch: pa.RecordBatch, row: int, fields: Fields) -> Rows:
         _reject(good, _not_unicode(column), rejects, numbers, "invalid UTF-8", f"column {name!r}")
     if fields.chat is not None:
         text = _conversations(named, good, numbers, fields.chat, rejects)
+    elif fields.tokens is not None:
+        text = _tokens(named[fields.tokens], good, numbers, fields.tokens, rejects)
     else:
         text = _texts(named[fields.text], good, numbers, fields, rejects)
     long = pc.fill_null(pc.binary_length(text), 0).to_numpy(zero_copy_only=False) > MAX_LINE_BYTES
@@ -148,6 +152,30 @@ def _texts(
     missing = pc.is_null(text).to_numpy(zero_copy_only=False)
     _reject(good, missing, rejects, numbers, "text is null", None)
     return text
+
+
+def _tokens(
+    column: pa.Array,
+    good: npt.NDArray[np.bool_],
+    numbers: npt.NDArray[np.int64],
+    name: str,
+    rejects: list[Reject],
+) -> pa.Array:
+    """Return lists of ids as texts; a row without one is no longer good."""
+    nested = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
+    if not nested or not pa.types.is_integer(column.type.value_type):
+        detail = f"column {name!r} has type {column.type}"
+        _reject(good, good.copy(), rejects, numbers, "tokens are no list of integers", detail)
+        return pa.nulls(len(column), pa.string())
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    _reject(good, missing, rejects, numbers, "tokens are null", None)
+    column = pc.fill_null(column.cast(pa.list_(pa.int64())), [])
+    if column.flatten().null_count:
+        values = [None in ids for ids in column.to_pylist()]
+        holes = np.array(values, bool)
+        _reject(good, holes, rejects, numbers, "a token is null", f"column {name!r}")
+        column = pc.if_else(pa.array(holes), pa.scalar([], column.type), column)
+    return spell(column)
 
 
 def _conversations(

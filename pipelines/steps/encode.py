@@ -50,6 +50,8 @@ class EncodeStage(Stage):
     seed: int = 0
     """Seed of fill in the middle."""
     chat: ChatPlan | None = None
+    given: tuple[str, ...] = ()
+    """Sources whose documents come as token ids."""
 
     name: ClassVar[str] = "encode"
     parents: ClassVar[tuple[str, ...]] = (
@@ -69,6 +71,8 @@ class EncodeStage(Stage):
             config["fim"] = {**asdict(self.settings.fim), "seed": self.seed}
         if self.chat is not None:
             config["chat"] = self.chat.config()
+        if self.given:
+            config["given"] = list(self.given)
         return config
 
     def expand(self, corpora: beam.PCollection) -> beam.PCollection:
@@ -160,10 +164,12 @@ class EncodeStage(Stage):
     def _encoder(self, path: str) -> ShardEncoder:
         # One per process: the cache of encoded spans is shared by the worker threads.
         with _loading:
-            key = f"{path} {self.settings} {self.seed} {self.chat}"
+            key = f"{path} {self.settings} {self.seed} {self.chat} {self.given}"
             if key not in _loaded:
                 _loaded.clear()
-                _loaded[key] = ShardEncoder(Path(path), self.settings, self.seed, self.chat)
+                _loaded[key] = ShardEncoder(
+                    Path(path), self.settings, self.seed, self.chat, self.given
+                )
             return _loaded[key]
 
     def _finish(self, corpus: Corpus, results: list[Result]) -> Corpus:

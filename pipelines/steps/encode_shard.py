@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from pipelines.steps.conversations import ChatPlan, encode_conversations, load_renderer
 from pipelines.steps.earlier_tokens import EarlierTokens, interleaved
+from transforms.record import RecordError
 from transforms.tokenize.chat import ChatRenderer
 from transforms.tokenize.conversation import Training
 from transforms.tokenize.encoder import (
@@ -20,6 +21,7 @@ from transforms.tokenize.encoder import (
     with_special_tokens,
 )
 from transforms.tokenize.fim import FimTokens, fim_tokens, rearrange
+from transforms.tokenize.given import outside, read_ids
 from transforms.tokenize.runs import LOSS_SPANS_TYPE, Run, encode_runs
 from transforms.tokenize.settings import TokenizerSettings
 from transforms.tokenize.special_vocabulary import added_vocabulary
@@ -46,9 +48,16 @@ class ShardEncoder:
     """A loaded tokenizer with all that encoding a shard needs; shared by the worker threads."""
 
     def __init__(
-        self, file: Path, settings: TokenizerSettings, seed: int, chat: ChatPlan | None
+        self,
+        file: Path,
+        settings: TokenizerSettings,
+        seed: int,
+        chat: ChatPlan | None,
+        given: tuple[str, ...] = (),
     ) -> None:
         self.settings = settings
+        self.given = frozenset(given)
+        """Sources whose documents come as token ids."""
         self.seed = seed
         self.chat = chat
         self.encoder = load_encoder(file, settings)
@@ -79,10 +88,13 @@ class ShardEncoder:
             spans: character spans of its documents, or None.
         """
         training = None
-        if self.chat is not None:
+        given = False
+        if self.chat is not None or self.given:
             source = pq.read_table(path, columns=["source"], use_threads=False)["source"]
-            training = self.chat.sources.get(source[0].as_py()) if len(source) else None
-        return OpenShard(self, training, path, known, spans)
+            name = source[0].as_py() if len(source) else ""
+            training = self.chat.sources.get(name) if self.chat is not None else None
+            given = name in self.given
+        return OpenShard(self, training, path, known, spans, given=given)
 
 
 class OpenShard:
@@ -95,8 +107,11 @@ class OpenShard:
         path: str,
         known: str | None,
         spans: pa.Table | None,
+        *,
+        given: bool = False,
     ) -> None:
         self._by = by
+        self._given = given
         self._path = path
         self._training = training
         self._spans = spans
@@ -112,6 +127,9 @@ class OpenShard:
         uids = kept["doc_uid"].to_numpy()
         if self._training is not None:
             encoded, loss_spans = self._conversations(kept, uids, self._training)
+        elif self._given:
+            encoded = self._ids(kept["text"].combine_chunks(), uids)
+            loss_spans = pa.nulls(len(uids), LOSS_SPANS_TYPE)
         else:
             encoded, loss_spans = self._texts(kept, uids)
         lists = pa.ListArray.from_arrays(
@@ -124,6 +142,31 @@ class OpenShard:
         if self.has_spans:
             return pa.table([*columns, loss_spans], schema=SPANNED_TOKEN_SCHEMA)
         return pa.table(columns, schema=TOKEN_SCHEMA)
+
+    def _ids(self, texts: pa.StringArray, uids: npt.NDArray[np.int64]) -> Encoded:
+        """Return documents that came as ids, as they are.
+
+        Raises:
+            RecordError: an id is outside the vocabulary.
+        """
+        encoded = read_ids(texts)
+        size = self._by.encoder.vocab_size
+        wrong = outside(encoded, size)
+        if wrong is not None:
+            document, token = wrong
+            found = texts[document].as_py().split(" ")[token]
+            raise RecordError(
+                f"document {self._name(int(uids[document]))}, token {token}: id {found} is outside "
+                f"the vocabulary of {size}; give the tokenizer that wrote it as tokenizer.model, or "
+                "correct the file"
+            )
+        return encoded
+
+    def _name(self, uid: int) -> str:
+        """Return id and source of a document, for messages."""
+        names = pq.read_table(self._path, columns=["doc_uid", "source", "id"])
+        row = pc.index(names["doc_uid"], uid).as_py()
+        return f"{names['id'][row].as_py()!r} of source {names['source'][row].as_py()!r}"
 
     def _conversations(
         self, kept: pa.Table, uids: npt.NDArray[np.int64], training: Training
@@ -163,9 +206,7 @@ class OpenShard:
         try:
             return self._by.encoder.encode(text)
         except SpecialTokenError as error:
-            names = pq.read_table(self._path, columns=["doc_uid", "source", "id"])
-            row = pc.index(names["doc_uid"], int(uids[error.row])).as_py()
-            name = f"{names['id'][row].as_py()!r} of source {names['source'][row].as_py()!r}"
+            name = self._name(int(uids[error.row]))
             raise SpecialTokenError(error.row, error.token, name) from error
 
     def _runs(self, text: str, loss: list[LossSpan]) -> list[Run]:

@@ -107,6 +107,7 @@ class IngestStage(Stage):
         chat = ("messages", "tools", "train_on", "train_turns", "weights")
         # Not there where it says nothing, so that other sources keep their artifacts.
         left_out = ("path", "domain", *(chat if source.messages is None else ()))
+        left_out += ("tokens",) if source.tokens is None else ()
         return {**settings_json(source, without=left_out), **domain}
 
     def expected_tasks(self) -> int | None:
