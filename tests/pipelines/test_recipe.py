@@ -98,7 +98,7 @@ def test_seven_mistakes_are_seven_lines(write):
         ("seed = 2020-01-01\n" + SMALLEST, "seed", "found a date or time"),
         (f"seed = {2**63}\n" + SMALLEST, "seed", "expected an integer"),
         ("seq_len = 8\n" + SMALLEST, "seq_len", "did you mean pack.seq_len?"),
-        ("path = 'x'\n" + SMALLEST, "path", "did you mean path in [[sources]]?"),
+        ("path = 'x'\n" + SMALLEST, "path", "did you mean path in [[sources]]"),
         ('runner = "local"\n' + SMALLEST, "runner", "write it as a table: [runner]"),
         (SMALLEST + "[dedup.exact]\n", "dedup", "unknown table; did you mean dedupe?"),
         (SMALLEST + "[dedupe.exact]\nx = 1\n", "dedupe.exact.x", "[dedupe.exact] of this version"),
