@@ -13,6 +13,7 @@ import duckdb
 from catalog.report.figure import Answer, Figure, Report, RunFacts
 from catalog.report.sections import SECTIONS
 from catalog.store import (
+    CatalogError,
     QueryError,
     fetch,
     open_catalog,
@@ -33,7 +34,8 @@ def build_report(workdir: Path, run: str | None = None) -> Report:
             artifacts are gone, the report shows what the catalog's tables still know.
 
     Raises:
-        CatalogError: there is no catalog, or a file that it names cannot be read.
+        CatalogError: there is no catalog, it is of another version, or a file that it names cannot
+            be read.
         QueryError: there is no such run.
     """
     with open_catalog(workdir) as connection:
@@ -57,7 +59,15 @@ def qualified(sql: str, run_id: str) -> str:
 
 def _ask(connection: duckdb.DuckDBPyConnection, facts: RunFacts, figure: Figure) -> Answer:
     sql = qualified(figure.sql, facts.run_id)
-    table = fetch(connection, sql)
+    try:
+        table = fetch(connection, sql)
+    except QueryError as error:
+        # The statements fit the views of this version; what does not is of another one.
+        raise CatalogError(
+            f"the catalog has not what the report's figure {figure.id!r} asks for "
+            f"({str(error).partition(chr(10))[0]}); if another version of drystone wrote it, "
+            "make it anew with: drystone catalog rebuild"
+        ) from error
     rows = to_json_rows(table)
     columns = tuple(table.column_names)
     return Answer(figure, sql, columns, tuple(tuple(row[c] for c in columns) for row in rows))

@@ -83,18 +83,34 @@ def duplicates(run: RunFacts) -> Sequence[Figure]:
                         string_agg(id, ', ' ORDER BY place) FILTER (WHERE place <= 6) AS members
                     FROM members GROUP BY kind, cluster
                     ORDER BY documents DESC, kind DESC, cluster LIMIT 12
+                ),
+                lines AS (
+                    SELECT c.documents, c.cluster, c.kind, m.jaccard, c.members,
+                        coalesce(k.source || ' ' || k.id, 'a document of an earlier run') AS keeper,
+                        m.source || ' ' || m.id AS member,
+                        string_split(kt.text, chr(10)) AS kept,
+                        string_split(mt.text, chr(10)) AS lost
+                    FROM clusters c JOIN members m USING (kind, cluster)
+                    LEFT JOIN @documents k ON k.doc_uid = m.keeper_uid AND m.keeper_ingest IS NULL
+                    LEFT JOIN @texts kt ON kt.doc_uid = k.doc_uid
+                    JOIN @texts mt ON mt.doc_uid = m.doc_uid
+                    WHERE m.place = 1
+                ),
+                differing AS (
+                    SELECT *, CASE WHEN kind = 'exact' OR kept IS NULL THEN 1 ELSE greatest(1, coalesce(
+                        list_position([kept[i] = lost[i]
+                            for i in range(1, least(len(kept), len(lost)) + 1)], false),
+                        least(len(kept), len(lost)) + 1) - 1) END AS first
+                    FROM lines
                 )
-                SELECT c.documents AS cluster_of, c.kind, m.jaccard,
-                    coalesce(k.source || ' ' || k.id, 'a document of an earlier run') AS keeper,
-                    m.source || ' ' || m.id AS member, c.members AS some_members,
-                    {beginning("kt.text", "keeper_text")}, {beginning("mt.text", "member_text")}
-                FROM clusters c JOIN members m USING (kind, cluster)
-                LEFT JOIN @documents k ON k.doc_uid = m.keeper_uid AND m.keeper_ingest IS NULL
-                LEFT JOIN @texts kt ON kt.doc_uid = k.doc_uid
-                JOIN @texts mt ON mt.doc_uid = m.doc_uid
-                WHERE m.place = 1 ORDER BY c.documents DESC, c.kind DESC, c.cluster
+                SELECT documents AS cluster_of, kind, jaccard, keeper, member,
+                    members AS some_members, first - 1 AS equal_lines_before,
+                    {beginning("array_to_string(kept[first:], chr(10))", "keeper_text")},
+                    {beginning("array_to_string(lost[first:], chr(10))", "member_text")}
+                FROM differing ORDER BY documents DESC, kind DESC, cluster
             """,
-            note="The kept document beside the removed one that is least like it.",
+            note="The kept document beside the removed one that is least like it, near-duplicates from "
+            "the line before the first that differs.",
             none="There are no clusters.",
         ),
     ]

@@ -18,7 +18,7 @@ from catalog.report.figure import Answer, Figure
 from catalog.report.page import to_html
 from catalog.report.text import escaped, number
 from catalog.report.write import to_json_text, write_report
-from catalog.store import QueryError
+from catalog.store import CatalogError, QueryError
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 MOST_ROWS = 600
@@ -333,6 +333,19 @@ def test_a_failed_run_is_told_as_far_as_it_is_known(mini):
     assert report.status == "failed"
     assert_every_figure_is_its_sql(mini.path, report)
     assert Page(to_html(report)).wrong == []
+    assert build_report(mini.path).run_id == mini.run_id
+
+
+def test_a_catalog_of_another_version_is_to_be_rebuilt(mini):
+    """A view without a column that the report asks for: the error says which, and what to do."""
+    path = mini.path / "catalog.duckdb"
+    with duckdb.connect(str(path)) as client:
+        schema = f'"run_{mini.run_id}"'
+        client.execute(f"DROP VIEW {schema}.rejects")
+        client.execute(f"CREATE VIEW {schema}.rejects AS SELECT 1 AS other WHERE false")
+    with pytest.raises(CatalogError, match=r"figure 'rejects'.*drystone catalog rebuild"):
+        build_report(mini.path)
+    rebuild(mini.path)
     assert build_report(mini.path).run_id == mini.run_id
 
 

@@ -92,6 +92,16 @@ def test_every_figure_of_a_real_run_is_its_sql_and_the_accounts_agree(whole):
     assert {"decontaminate", "dedupe.near", "dedupe.exact"} <= set(summary.dropped)
     assert figures["rejects"]["rows"][0][2] == 1
     assert figures["contamination-pairs"]["rows"]
+    clusters = [
+        dict(zip(figures["largest-clusters"]["columns"], row, strict=True))
+        for row in figures["largest-clusters"]["rows"]
+    ]
+    for row in (row for row in clusters if row["kind"] == "near"):
+        kept, lost = (row[f"{side}_text"].split("\n") for side in ("keeper", "member"))
+        skipped = row["equal_lines_before"]
+        assert kept[:2] != lost[:2]
+        assert skipped == 0 or kept[0] == lost[0]
+    assert any(row.get("equal_lines_before") for row in clusters)
 
 
 def test_similarities_are_those_of_the_vectors(whole):
