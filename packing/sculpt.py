@@ -39,7 +39,7 @@ NO_LIMIT = (1 << 31) - 1
 
 _GROUP_ROWS = 24
 _GROUP_DOCUMENTS = 8192
-_BLOCK_ROWS = 24
+_BLOCK_ROWS = 800
 _EVEN_PENALTY = 0.005
 _SHORT = 4
 """A row holds at least so many of the documents that others are filled up with."""
@@ -47,7 +47,7 @@ _NEAR_BLOCK = 512
 _LOOK = 192
 ROUNDS = 4
 """How often rows are opened to fill up the last ones, at most."""
-_TRIES = 3
+_TRIES = 2
 """Blocks of the second pass that a document is tried in."""
 
 
@@ -128,7 +128,7 @@ def fill_group(
     place(*common, weights, s.score == "product" and not even, row)
     penalty = max(s.count_penalty, _EVEN_PENALTY if even else 0.0)
     refine(*common, penalty, s.refine_passes, row)
-    tighten(*common, limits.slack, row)
+    tighten(*common, limits.slack, -1.0 if even else s.alike, row)
     return row
 
 

@@ -312,7 +312,7 @@ def _members(row, rows, begin, member):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def tighten(  # type: ignore[no-untyped-def]  # noqa: C901
-    points, length, rows, seq_len, max_docs, label, most, slack, row
+    points, length, rows, seq_len, max_docs, label, most, slack, alike_enough, row
 ):
     """Fill rows to within ``slack`` tokens, and open the others.
 
@@ -331,6 +331,8 @@ def tighten(  # type: ignore[no-untyped-def]  # noqa: C901
         label: group of near-duplicates of each document, int32[n]; -1 for none.
         most: documents of one label in a row.
         slack: tokens that a full row may lack.
+        alike_enough: how like a row a document must be to be put into it, as a share of how alike
+            the documents of the rows are on average; negative for any.
         row: row of each document or `OPEN`, int32[n]; changed in place. Rows are not renumbered.
     """
     n, d = points.shape
@@ -365,6 +367,15 @@ def tighten(  # type: ignore[no-untyped-def]  # noqa: C901
         pairs = count[b] * (count[b] - 1.0)
         worth[b] = (s - own[b]) / pairs if pairs > 0 else 0.0
     order = np.argsort(worth, kind="mergesort")
+    shared = 0
+    average = 0.0
+    for b in range(rows):
+        if count[b] > 1:
+            shared += 1
+            average += worth[b]
+    least = _NEVER
+    if alike_enough >= 0.0 and shared:
+        least = alike_enough * average / shared
     gaps = np.int64(0)
     for b in range(rows):
         gaps += room[b] if count[b] else 0
@@ -392,6 +403,7 @@ def tighten(  # type: ignore[no-untyped-def]  # noqa: C901
                 tokens,
                 place_of,
                 sim,
+                least,
                 spare,
                 inside,
                 b,
@@ -432,6 +444,7 @@ def tighten(  # type: ignore[no-untyped-def]  # noqa: C901
             tokens,
             place_of,
             sim,
+            least,
             spare,
             1,
             b,
@@ -496,7 +509,7 @@ def _first(tokens, at_least):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _single(row, label, alike, most, b, pool, tokens, sim, shortest, longest, limit):  # type: ignore[no-untyped-def]
+def _single(row, label, alike, most, b, pool, tokens, sim, least, shortest, longest, limit):  # type: ignore[no-untyped-def]
     """Return the most similar of the pool with a length between two; -1 where there is none."""
     best = -1
     looked = 0
@@ -504,7 +517,9 @@ def _single(row, label, alike, most, b, pool, tokens, sim, shortest, longest, li
         if tokens[k] > longest or looked >= limit:
             break
         i = pool[k]
-        if row[i] == OPEN and (label[i] < 0 or alike[label[i], b] < most):
+        if row[i] != OPEN or sim[k] < least:
+            continue
+        if label[i] < 0 or alike[label[i], b] < most:
             looked += 1
             if best < 0 or sim[k] > sim[best]:
                 best = k
@@ -512,7 +527,7 @@ def _single(row, label, alike, most, b, pool, tokens, sim, shortest, longest, li
 
 
 @numba.njit(cache=True, nogil=True)
-def _pair(row, label, alike, most, b, pool, tokens, sim, shortest, longest):  # type: ignore[no-untyped-def]
+def _pair(row, label, alike, most, b, pool, tokens, sim, least, shortest, longest):  # type: ignore[no-untyped-def]
     """Return two of the pool, the most similar found whose lengths add up; -1 for none."""
     best = _NEVER
     one = -1
@@ -521,7 +536,7 @@ def _pair(row, label, alike, most, b, pool, tokens, sim, shortest, longest):  # 
     step = max(1, high // _PAIRS)
     for k in range(0, high, step):
         i = pool[k]
-        if row[i] != OPEN or (label[i] >= 0 and alike[label[i], b] >= most):
+        if row[i] != OPEN or sim[k] < least or (label[i] >= 0 and alike[label[i], b] >= most):
             continue
         looked = 0
         for other in range(_first(tokens, shortest - tokens[k]), high):
@@ -529,6 +544,8 @@ def _pair(row, label, alike, most, b, pool, tokens, sim, shortest, longest):  # 
                 break
             j = pool[other]
             if row[j] != OPEN or other == k or (label[j] >= 0 and label[j] == label[i]):
+                continue
+            if sim[other] < least:
                 continue
             looked += 1
             free = label[j] < 0 or alike[label[j], b] < most
@@ -574,6 +591,7 @@ def _exact(  # type: ignore[no-untyped-def]  # noqa: C901
     pool,
     tokens,
     sim,
+    least,
     spare,
     inside,
     b,
@@ -596,11 +614,11 @@ def _exact(  # type: ignore[no-untyped-def]  # noqa: C901
     two = -1
     out = -1
     if count[b] < max_docs:
-        one = _single(row, label, alike, most, b, pool, tokens, sim, gap - slack, gap, 64)
+        one = _single(row, label, alike, most, b, pool, tokens, sim, least, gap - slack, gap, 64)
         if one >= 0:
             best = sim[one] - mean
     if count[b] + 1 < max_docs:
-        k, other = _pair(row, label, alike, most, b, pool, tokens, sim, gap - slack, gap)
+        k, other = _pair(row, label, alike, most, b, pool, tokens, sim, least, gap - slack, gap)
         if k >= 0 and sim[k] + sim[other] - 2.0 * mean > best:
             best = sim[k] + sim[other] - 2.0 * mean
             one = k
@@ -611,7 +629,9 @@ def _exact(  # type: ignore[no-untyped-def]  # noqa: C901
             continue
         mine = (_dot_sum(total[b], points[gone]) - norm[gone]) / max(1.0, count[b] - 1.0)
         want = gap + length[gone]
-        k = _single(row, label, alike, most, b, pool, tokens, sim, want - slack, want, _LOOKS)
+        k = _single(
+            row, label, alike, most, b, pool, tokens, sim, least, want - slack, want, _LOOKS
+        )
         if k >= 0 and sim[k] - mine > best:
             best = sim[k] - mine
             one = k
@@ -624,7 +644,9 @@ def _exact(  # type: ignore[no-untyped-def]  # noqa: C901
                 continue
             mine = (_dot_sum(total[b], points[gone]) - norm[gone]) / max(1.0, count[b] - 1.0)
             want = gap + length[gone]
-            k, other = _pair(row, label, alike, most, b, pool, tokens, sim, want - slack, want)
+            k, other = _pair(
+                row, label, alike, most, b, pool, tokens, sim, least, want - slack, want
+            )
             if k >= 0 and sim[k] + sim[other] - mine - mean > best:
                 best = sim[k] + sim[other] - mine - mean
                 one = k
@@ -646,6 +668,7 @@ def _fill(  # type: ignore[no-untyped-def]
     tokens,
     place_of,
     sim,
+    least,
     spare,
     inside,
     b,
@@ -677,6 +700,7 @@ def _fill(  # type: ignore[no-untyped-def]
             pool,
             tokens,
             sim,
+            least,
             spare,
             inside,
             b,
@@ -689,7 +713,7 @@ def _fill(  # type: ignore[no-untyped-def]
         )
         if one < 0 and count[b] < max_docs:
             # Nothing fills the row: the most similar that fits.
-            one = _single(row, label, alike, most, b, pool, tokens, sim, 1, room[b], n)
+            one = _single(row, label, alike, most, b, pool, tokens, sim, least, 1, room[b], n)
         if one < 0 and swaps < 6:
             swaps += 1
             one, out = _longer(

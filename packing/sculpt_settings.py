@@ -29,14 +29,18 @@ class SculptSettings:
     count_penalty: Annotated[float, Ge(0)] = 0.0
     """What a row's squared number of documents costs while rows are refined: higher values give
     rows of more equal numbers of documents, and less similar ones. In units of relevance."""
-    count_spread: Annotated[float, Gt(0)] = 0.49
+    alike: Annotated[float, Ge(0), Le(1)] = 0.5
+    """How like a row a document must be to fill it up, as a share of the similarity in the mean row
+    of its cluster. In the last pass, any document may."""
+    count_spread: Annotated[float, Gt(0)] = 1.0
     """Spread (standard deviation over mean) of documents per row that is aimed at, as a share of
-    that of ``best_fit``: rows of very many short documents are shared out among rows of few."""
+    that of ``best_fit``: rows of very many short documents are shared out among rows of few, at
+    the price of similarity. At 1 little is shared out; 0.49 halves the spread."""
     near_duplicate: Annotated[float, Gt(0), Le(1)] = 0.98
     """Cosine above which two documents count as near-duplicates of each other."""
     near_duplicate_cap: Annotated[int, Gt(0)] = 1
     """The most documents of one group of near-duplicates in a row, where that can be had; copies
     that a mixture draws of one document count as such."""
-    fill: Annotated[float, Gt(0), Le(1)] = 0.999
+    fill: Annotated[float, Gt(0), Le(1)] = 0.998
     """Share of ``seq_len`` to which the rows of a cluster are filled. Documents of rows that stay
     below it are packed in a second pass with those of neighbouring clusters."""

@@ -333,7 +333,7 @@ def test_tightened_rows_are_full(seed: int) -> None:
     row = np.full(n, OPEN, np.int32)
     free = np.full(n, -1, np.int32)
     place(points, length, rows, seq_len, 99, free, 1, np.array([0.5, 0.1, 0.0]), False, row)
-    tighten(points, length, rows, seq_len, 99, free, 1, 1, row)
+    tighten(points, length, rows, seq_len, 99, free, 1, 1, -1.0, row)
     used = np.unique(row[row >= 0])
     tokens = np.bincount(row[row >= 0], length[row >= 0])
     assert set(tokens[used].tolist()) <= {59, 60}
