@@ -105,9 +105,18 @@ def drystone(
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     if not verbose:
-        # Beam warns through the root logger of what its users can do nothing about.
-        handler.addFilter(lambda r: r.name != "root" or r.levelno >= logging.ERROR)
+        handler.addFilter(_is_news)
     logging.basicConfig(handlers=[handler], level=logging.INFO if verbose else logging.WARNING)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Say whether a log record tells something that the command does not."""
+    # Beam warns through the root logger of what its users can do nothing about, and logs an error of
+    # a task with its traceback, twice, before the command ends with it.
+    return (record.name != "root" or record.levelno >= logging.ERROR) and record.name not in (
+        "apache_beam.runners.common",
+        "apache_beam.runners.worker.sdk_worker",
+    )
 
 
 for module in (run, catalog, report, shards, audit, setup):

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipelines.artifacts import StorageError, Workdir, write_atomically
+from pipelines.artifacts import Manifest, StorageError, Workdir, file_sha256, write_atomically
 from transforms.record import RecordError
 
 
@@ -39,11 +39,28 @@ def failures_recorded(store: Workdir) -> Iterator[None]:
         raise
 
 
+def refuse_damaged(store: Workdir) -> None:
+    """Look for the file that a task could not read: Arrow's errors do not name it.
+
+    Raises:
+        StorageError: a file of a committed artifact is not what its manifest says.
+    """
+    for path in sorted(store.artifacts.glob("*/manifest.json")):
+        for entry in Manifest.load(path).files:
+            file = path.parent / entry.name
+            if not file.exists() or file_sha256(file) != entry.sha256:
+                raise StorageError(
+                    f"{file}: damaged, its sha256 is not that of the manifest; remove it and {path} "
+                    "and run again: what made it is done again, the rest is kept"
+                )
+
+
 def raise_recorded(store: Workdir, cause: BaseException) -> None:
     """Raise the error that a worker left, as its own type where that is one of Drystone's.
 
     Raises:
         RecordError, ShardError, StorageError: as on the worker.
+        StorageError: an artifact is damaged.
         EngineError: for everything else.
     """
     path = failure_path(store)
@@ -53,6 +70,8 @@ def raise_recorded(store: Workdir, cause: BaseException) -> None:
     known: dict[tuple[str, str], type[Exception]] = {
         ("pipelines.artifacts", "StorageError"): StorageError
     }
+    if failure["module"] == "pyarrow.lib" or failure["type"] == "OSError":
+        refuse_damaged(store)
     known["transforms.record", "RecordError"] = RecordError
     known["transforms.tokenize.encoder", "SpecialTokenError"] = RecordError
     if (failure["module"], failure["type"]) == ("packing.format", "ShardError"):

@@ -280,19 +280,32 @@ def _raw_rules(raw: dict[str, Any]) -> Iterator[Problem]:
         embed.get("column") if isinstance(embed, dict) else None,
         [(s.get("name"), s.get("columns", {})) for s in sources if isinstance(s, dict)],
     )
-    mixture = raw.get("mixture")
-    if not isinstance(mixture, dict):
-        return
-    weights, soft = mixture.get("weights"), mixture.get("soft")
-    column = soft.get("column") if isinstance(soft, dict) else None
     tables = [source for source in sources if isinstance(source, dict)]
     columns = [source["columns"] for source in tables if isinstance(source.get("columns"), dict)]
-    yield from _unknown_names(
-        weights if isinstance(weights, dict) else (),
-        [column] if isinstance(column, str) else (),
+    there = (
         [source.get("domain", source.get("name")) for source in tables],
         [name for names in columns for name in names],
     )
+    dedupe = raw.get("dedupe")
+    sentence = dedupe.get("sentence") if isinstance(dedupe, dict) else None
+    if isinstance(sentence, dict):
+        domains, column = sentence.get("domains"), sentence.get("quality_column")
+        yield from _unknown_sentence_names(
+            [name for name in domains if isinstance(name, str)]
+            if isinstance(domains, list)
+            else (),
+            [column] if isinstance(column, str) else (),
+            *there,
+        )
+    mixture = raw.get("mixture")
+    if isinstance(mixture, dict):
+        weights, soft = mixture.get("weights"), mixture.get("soft")
+        column = soft.get("column") if isinstance(soft, dict) else None
+        yield from _unknown_names(
+            weights if isinstance(weights, dict) else (),
+            [column] if isinstance(column, str) else (),
+            *there,
+        )
 
 
 def _unknown_names(

@@ -1,6 +1,7 @@
 """Beam runners by name: local threads, Beam's portable runner, Flink and Dataflow."""
 
 import functools
+import importlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -97,6 +98,14 @@ def _options_class() -> "type[PipelineOptions]":
 
 
 def quiet_beam() -> None:
-    """Keep Beam's own chatter below warnings; Drystone reports progress itself."""
+    """Keep Beam's own chatter below warnings; Drystone reports progress and errors itself."""
+    if not logging.getLogger().isEnabledFor(logging.INFO):
+        # It prints the traceback of a task's error, with which the command ends in a line.
+        worker = importlib.import_module("apache_beam.runners.worker.sdk_worker")
+        vars(worker)["print"] = _print_nothing
     logging.getLogger("apache_beam").setLevel(logging.ERROR)
     logging.getLogger("root").setLevel(logging.WARNING)
+
+
+def _print_nothing(*_: object, **__: object) -> None:
+    """Stand in for ``print`` in Beam's worker."""

@@ -10,8 +10,9 @@ The rule (docs/sentences.md), line by line; a sentence never goes over the end o
   abbreviation with full stops inside (``U.S.``), or the number that begins a line (``1.``).
 
 Lines that are code or structure have no sentences: fenced or indented by four columns, rows of
-tables, Markdown headings and titles underlined by a line of signs, comments and shebangs, and lines
-with back quotes, braces, empty calls, tags, or a semicolon at their end.
+tables, Markdown headings and titles underlined by a line of signs, comments and shebangs, prompts of
+Python (``>>>``, ``...``), decorators, and lines with back quotes, braces, empty calls, tags, or a
+semicolon at their end.
 """
 
 import functools
@@ -223,6 +224,23 @@ def _fence(data: Bytes, start: int, end: int) -> int:
 
 
 @kernel
+def _is_prompt(data: Bytes, start: int, end: int) -> bool:
+    """Say whether a line begins like an interactive session in Python, or is a decorator."""
+    first = data[start]
+    if (first == 62 or first == 46) and end - start >= 3:  # >>> and ...
+        alike = data[start + 1] == first == data[start + 2]
+        return bool(alike and (end - start == 3 or data[start + 3] == 32))
+    if first != 64:  # @
+        return False
+    for place in range(start, end):
+        if data[place] == 40:  # (
+            return True
+        if data[place] == 32:
+            return False
+    return end - start > 1
+
+
+@kernel
 def _is_code(data: Bytes, line: int, start: int, end: int) -> bool:  # noqa: C901
     """Say whether a line, whose text is [start, end), is code or structure."""
     if data[line] == 9 or start - line >= 4:
@@ -234,6 +252,10 @@ def _is_code(data: Bytes, line: int, start: int, end: int) -> bool:  # noqa: C90
             return True
     first = data[start]
     if first in (124, 35, 36):  # | # $
+        return True
+    if first == 60 and data[end - 1] == 62:  # <...>
+        return True
+    if _is_prompt(data, start, end):
         return True
     if data[end - 1] == 59:  # ;
         return True
@@ -334,28 +356,39 @@ def _split_line(
 
 
 @kernel
-def _goes_on(data: Bytes, places: Int64s, unit: int, flags: Bytes) -> bool:
-    """Say whether a unit that begins a line goes on with the sentence before it.
+def _is_capitals(data: Bytes, start: int, end: int) -> bool:
+    """Say whether a stretch begins with two capitals and has no small letter, in ASCII."""
+    letters = 0
+    for place in range(start, end):
+        byte = data[place]
+        if 97 <= byte <= 122:
+            return False
+        if letters < 2 and byte < 0x80 and byte != 40 and byte != 34 and byte != 39:
+            if not 65 <= byte <= 90:
+                return False
+            letters += 1
+    return letters == 2
 
-    It does when it stands in the next line and begins with a lower-case letter (behind opening
-    brackets and quotes), or follows a comma; and the line before has 40 bytes
-    or more, and no full stop or colon at its end.
+
+@kernel
+def _goes_on(data: Bytes, unit: Int64s, start: int, end: int, flags: Bytes) -> bool:
+    """Say whether the line whose text is [start, end) goes on with the sentence before it.
+
+    It does when it begins with a lower-case letter (behind opening brackets and quotes), or follows
+    a comma, or both lines are in capitals; and the line before has 40 bytes or more, and no full
+    stop or colon at its end. ``unit`` is the last sentence of the line before.
     """
-    if places[unit, 3] != places[unit - 1, 4] + 1:
+    if unit[4] - unit[3] < 40:
         return False
-    if places[unit - 1, 4] - places[unit - 1, 3] < 40:
-        return False
-    last = places[unit - 1, 2] - 1
-    while last > places[unit - 1, 1] and (
-        data[last] < 0x80 and flags[data[last]] & 8 and data[last] != 0x5F
-    ):
+    last = unit[2] - 1
+    while last > unit[1] and (data[last] < 0x80 and flags[data[last]] & 8 and data[last] != 0x5F):
         last -= 1
     if data[last] < 0x80:
         if flags[data[last]] & 2 or data[last] == 58:
             return False
     elif data[last - 2] == 0xE3 or data[last - 2] == 0xEF:
         return False
-    place, end = places[unit, 1], places[unit, 2]
+    place = start
     while place < end and (
         data[place] == 40 or data[place] == 34 or data[place] == 39 or data[place] == 91
     ):
@@ -363,7 +396,9 @@ def _goes_on(data: Bytes, places: Int64s, unit: int, flags: Bytes) -> bool:
     if place == end:
         return False
     code, _ = decode(data, place)
-    return flags_of(code, flags) & 16 != 0 or (data[last] == 44 and data[places[unit, 1]] < 0x80)
+    if flags_of(code, flags) & 16 != 0 or (data[last] == 44 and data[start] < 0x80):
+        return True
+    return _is_capitals(data, unit[1], unit[2]) and _is_capitals(data, start, end)
 
 
 @kernel
@@ -391,6 +426,15 @@ def _split(  # noqa: C901
             end = _trimmed(data, start, end)
             following = line_end + 1
             skip = start >= end
+            # A sentence that is wrapped into two lines is whole in neither.
+            goes_on = (
+                not skip
+                and used > found[text]
+                and out[used - 1, 4] + 1 == line
+                and _goes_on(data, out[used - 1], start, end, flags)
+            )
+            if goes_on:
+                out[used - 1, 5] = 1
             if not skip:
                 mark = _fence(data, start, end)
                 if mark:
@@ -424,9 +468,8 @@ def _split(  # noqa: C901
                 else:
                     out[used] = (text, start, end, line, line_end, 0)
                     used += 1
-                # A sentence that is wrapped into two lines is whole in neither.
-                if before > found[text] and _goes_on(data, out, before, flags):
-                    out[before - 1, 5] = out[before, 5] = 1
+                if goes_on:
+                    out[before, 5] = 1
             line = following
         found[text + 1] = used
     return found, out, used

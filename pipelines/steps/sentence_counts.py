@@ -59,7 +59,7 @@ class Documents:
     offsets: Int64s
     """Where the units of each document begin and the last ones end."""
     forms: npt.NDArray[np.int32]
-    """Form of each unit, -1 for none."""
+    """Form of each unit, below 0 where it is not counted (:mod:`pipelines.steps.sentence_units`)."""
     chars: npt.NDArray[np.int32]
     """Characters of each unit."""
 

@@ -13,6 +13,7 @@ from pipelines.steps.columns import write_table
 from pipelines.steps.near_sets import read_scratch
 from pipelines.steps.removed import Uids
 from pipelines.steps.sentence_counts import Documents
+from pipelines.steps.sentence_units import HALVES, WORDLESS
 from transforms.record import RecordError
 from transforms.sentence_counts import count_forms
 from transforms.sentence_split import split_units
@@ -78,11 +79,12 @@ def map_file(
     # What is cut: sentences of removed forms in documents that are still there.
     document = np.repeat(np.arange(len(uids)), np.diff(found.offsets))
     cut = np.zeros(len(found.forms), np.bool_)
-    counted = found.forms >= 0
-    cut[counted] = gone[found.forms[counted]]
+    numbers = np.where(found.forms <= HALVES, HALVES - found.forms, found.forms)
+    counted = numbers >= 0
+    cut[counted] = gone[numbers[counted]]
     cut &= kept[document]
     if settings.keep_first:
-        cut[cut] = first_uid[found.forms[cut]] != uids[document[cut]]
+        cut[cut] = first_uid[numbers[cut]] != uids[document[cut]]
     wanted = listed.filter(pa.array(np.isin(listed["first_uid"].to_numpy(), uids[kept])))
     affected = np.zeros(len(uids), np.bool_)
     affected[document[cut]] = True
@@ -161,7 +163,7 @@ def _read_texts(
                     )
                 ends, _ = string_buffers(texts)
                 text, start, end = removal_spans(
-                    units, ends, cut[numbers], found.forms[numbers] < 0
+                    units, ends, cut[numbers], found.forms[numbers] == WORDLESS
                 )
                 parts.append((uids[here][text], start, end))
                 for place, uid in enumerate(uids[here].tolist()):

@@ -32,7 +32,7 @@ DOCUMENTS = pa.schema(
         pa.field("n_chars", pa.int64(), nullable=False),
         # Of ``quality_column``.
         pa.field("value", pa.float64()),
-        # Numbers of forms, -1 for sentences that are not counted.
+        # Numbers of forms; see FEW, WORDLESS and HALVES for sentences that are not counted.
         pa.field("forms", pa.list_(pa.field("element", pa.int32(), nullable=False))),
         pa.field("chars", pa.list_(pa.field("element", pa.int32(), nullable=False))),
     ]
@@ -49,6 +49,13 @@ FORMS = pa.schema(
         pa.field("text", pa.string()),
     ]
 )
+
+WORDLESS, FEW, HALVES = -1, -2, -3
+"""In place of a form's number: no word, and a sentence that stays whatever other documents have.
+From HALVES down, a line that looks like half of a wrapped sentence: HALVES - the form's number. It
+is not counted, and goes where the form does: such a line was put between the halves of another."""
+HALF_LEAST = 20
+"""Characters that such a line has at least, ideographs counted twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +98,7 @@ def write_units(
             for texts in text_blocks(live["text"]):
                 units = split_units(texts, sentences=settings.unit == "sentence")
                 found_forms = unit_forms(units)
-                numbers, new = interner.add(
-                    found_forms.hashes, _counted(units, found_forms, settings)
-                )
+                numbers, new = _numbered(interner, units, found_forms, settings)
                 distinct.write(_form_rows(units, found_forms, new, weights, settings))
                 ids.append(numbers)
                 chars.append(found_forms.chars)
@@ -106,10 +111,20 @@ def write_units(
     return UnitFiles(forms=len(interner), **found)
 
 
-def _counted(units: Units, forms: Forms, settings: SentenceSettings) -> npt.NDArray[np.bool_]:
+def _numbered(
+    interner: Interner, units: Units, forms: Forms, settings: SentenceSettings
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Return the number of each unit's form, or what stands for it; and the places of new forms."""
     whole = units.places[:, 5] == 0
-    counted: npt.NDArray[np.bool_] = whole & (forms.sizes >= max(settings.min_chars, 1))
-    return counted
+    enough = forms.sizes >= max(settings.min_chars, 1)
+    lines = units.places[:, 3]
+    apart = lines[1:] != lines[:-1]
+    alone = np.concatenate([[True], apart]) & np.concatenate([apart, [True]])
+    halves = ~whole & enough & alone[: len(whole)] & (forms.weights >= HALF_LEAST)
+    numbers, new = interner.add(forms.hashes, (whole & enough) | halves)
+    numbers[halves] = HALVES - numbers[halves]
+    numbers[(forms.sizes > 0) & (numbers == WORDLESS)] = FEW
+    return numbers, new
 
 
 def _quality_column(path: Path, name: str | None) -> str | None:

@@ -95,6 +95,7 @@ class SentenceStage(Stage):
     shuffle: ShuffleKind = "files"
 
     name: ClassVar[str] = "dedupe.sentence"
+    version: ClassVar[int] = 2
     parents: ClassVar[tuple[str, ...]] = ("ingest", "decontaminate", "dedupe.exact", "dedupe.near")
 
     def config(self) -> dict[str, Any]:

@@ -121,6 +121,11 @@ def test_seven_mistakes_are_seven_lines(write):
             "tokenizer.eos",
             "remove the quotes: eos = true",
         ),
+        (
+            SMALLEST + '[dedupe.sentence]\ndomains = ["wib"]\n',
+            "dedupe.sentence.domains.0",
+            '"wib" is no domain of a source (there are: ',
+        ),
         (SMALLEST + "[tokenizer.special_ids]\nx = -1\n", "tokenizer.special_ids.x", ">= 0"),
     ],
 )

@@ -380,3 +380,26 @@ def test_evaluation_items_and_repeated_sentences_in_one_run(tmp_path):
             rows = pq.read_table(tokens.parent / entry["name"], columns=["input_ids"])
             packed += [tuple(ids) for ids in rows["input_ids"].to_pylist()]
     assert sorted(packed) == want
+
+
+def test_what_is_not_counted_stays_and_planted_halves_go(tmp_path):
+    """Beside a removed sentence short and wrapped ones stay; a removed one goes from wrapped text."""
+    rng = random.Random(3)
+    frame = "Subscribe to our newsletter for the latest updates"
+    wrapped = "Cookies are what the bakers of this town leave upon the\nwindow sills"
+    texts = []
+    for k in range(40):
+        lines = [" ".join(body(rng, "en") for _ in range(3)) for _ in range(4)]
+        lines[1] = f"{frame}! {wrapped} of house {body(rng, 'en')}"
+        lines[2] = f"{frame}! Oh no!"
+        lines.insert(0, frame)
+        if k < 5:
+            half = "it was in those years that the river froze from bank to"
+            lines.insert(3, f"And {half}\n{frame}\nbank, {body(rng, 'en').lower()}")
+        texts.append("\n".join(lines))
+    corpus = write(tmp_path / "c", texts)
+    summary = run(sentence_recipe(corpus, tmp_path / "w", {"min_chars": 10}))
+    left = exported(tmp_path / "w", summary)
+    for k, text in enumerate(texts):
+        expected = text.replace(f"{frame}! ", "").replace(f"{frame}\n", "")
+        assert left[f"d{k}"] == expected

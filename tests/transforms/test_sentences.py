@@ -66,10 +66,12 @@ def test_lines_of_code_and_structure_have_no_sentences():
         [
             "# Heading", "Title", "=====", "```", "Anything here.", "```", "    x = 1", "\tx = 1",
             "| a | b |", "a | b", "---|---", "# comment", "call();", "use `git add`", "f() is",
-            "if (x) { y }", "</div>", "Kept line.", "　　段首缩进的一句。",
+            "if (x) { y }", "</div>", "<link rel=x>", ">>> x = 1", "... x", ">>>", "@dataclass",
+            "@final(True)", "Kept line.", "　　段首缩进的一句。",
         ]
     )  # fmt: skip
     assert sentences(text) == ["Kept line.", "段首缩进的一句。"]
+    assert sentences("...and so on\n@home or away\n> quoted") != []
 
 
 def test_paragraphs_are_lines():
@@ -84,6 +86,28 @@ def test_wrapped_sentences_are_marked():
     assert units.places[:, 5].tolist() == [1, 1, 0]
     units = split_units(pa.array(["Home\nabout us\ncontact"]))
     assert not units.places[:, 5].any()
+
+
+@pytest.mark.parametrize(
+    ("text", "marks"),
+    [
+        # The second half is indented like code, and is no sentence.
+        ("2. Redistributions in binary form must reproduce the above\n    notice. Next.", [1]),
+        (
+            "IN NO EVENT SHALL THE COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM\nOR OTHER LIABILITY.",
+            [1, 1],
+        ),
+        (
+            "IN NO EVENT SHALL THE COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM\nOr other liability.",
+            [0, 0],
+        ),
+        ("Please read the terms of use of this site carefully today.\nand go on", [0, 0]),
+        ("Please read the terms of use of this site carefully today\n\nand go on", [0, 0]),
+    ],
+)
+def test_halves_by_capitals_and_before_indents(text, marks):
+    """Legal notices in capitals and items with hanging indents are wrapped sentences, too."""
+    assert split_units(pa.array([text])).places[:, 5].tolist() == marks
 
 
 def oracle_form(text):
