@@ -58,6 +58,9 @@ def main() -> None:
         heading(f"Why was this document dropped? (one of {lost[0]['cluster_size']} copies)")
         drystone("explain", lost[0]["id"], workdir=True)
 
+    heading("All of it on one page, to be opened in a browser")
+    drystone("report", workdir=True)
+
     heading("Read the packed rows as a trainer does")
     print(read_speed(dataset))
 

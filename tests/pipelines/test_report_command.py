@@ -37,6 +37,7 @@ def whole(tmp_path_factory):
         folder / "w",
         dedupe={"exact": {}, "near": {}, "sentence": {}},
         embed={"width": 64},
+        pack={"seq_len": 512, "strategy": "sculpt"},
         mixture={
             "tokens": 60_000,
             "max_epochs": 3,
@@ -92,6 +93,9 @@ def test_every_figure_of_a_real_run_is_its_sql_and_the_accounts_agree(whole):
     assert {"decontaminate", "dedupe.near", "dedupe.exact"} <= set(summary.dropped)
     assert figures["rejects"]["rows"][0][2] == 1
     assert figures["contamination-pairs"]["rows"]
+    clusters = figures["clusters-of-rows"]
+    rows_of_clusters = clusters["columns"].index("rows")
+    assert sum(row[rows_of_clusters] for row in clusters["rows"]) == summary.packed_rows
     clusters = [
         dict(zip(figures["largest-clusters"]["columns"], row, strict=True))
         for row in figures["largest-clusters"]["rows"]
