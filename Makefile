@@ -27,11 +27,11 @@ demo-train: $(VENV)/.train ## the same with PyTorch (a large download), and 30 t
 
 .PHONY: test
 test: $(VENV)/.dev ## the fast tests; installs PyTorch and the development tools
-	@$(PY) -m pytest -n 2
+	@$(PY) -m pytest -n 2 --dist loadfile
 
 .PHONY: test-slow
 test-slow: $(VENV)/.dev ## the tests marked slow
-	@$(PY) -m pytest -n 2 -m "slow and not gpu and not flink"
+	@$(PY) -m pytest -n 2 --dist loadfile -m "slow and not gpu and not flink"
 
 .PHONY: lint
 lint: $(VENV)/.dev ## style, types, import rules, generated docs, spelling
