@@ -4,7 +4,8 @@ A form is a sequence of characters: words and numbers by full case folding, whit
 punctuation between two words as one space, ideographs one by one (what is a word or an ideograph:
 :mod:`transforms.shingles`). A word with a digit in it, the name of a month or a weekday, and any run
 of those, is ``0``. A line that begins with a label of a page's frame (``上一篇：``, ``Posted by``)
-and ends without a full stop is that label and ``*``.
+and ends without a full stop is that label and ``*``. A number between two dashes on a line of its
+own, as pages are numbered, is ``-0-``.
 """
 
 import functools
@@ -91,6 +92,22 @@ def _close_word(codes: Codes, word: int, used: int, digit: bool, dates: Hashes) 
 
 
 @kernel
+def _is_page_number(data: Bytes, start: int, end: int) -> bool:
+    """Say whether digits, of which a line's form is made, stand between two dashes or bars."""
+    first, last = data[start], data[end - 1]
+    if first == 45 or first == 124 or first == 126:  # - | ~
+        return bool(last == first and end - start >= 3)
+    if end - start < 7 or first != 0xE2 or data[end - 3] != 0xE2:
+        return False
+    # The dashes from U+2010 to U+2015.
+    return bool(
+        data[start + 1] == 0x80 == data[end - 2]
+        and 0x90 <= data[start + 2] <= 0x95
+        and 0x90 <= last <= 0x95
+    )
+
+
+@kernel
 def _form(  # noqa: C901
     data: Bytes,
     start: int,
@@ -150,9 +167,11 @@ def _form(  # noqa: C901
             gap = True
             if (
                 labelled
-                and (code == 58 or code == 0xFF1A)
                 and 0 < used <= 24
-                and is_in(labels, _hash(codes, 0, used))
+                and (
+                    ((code == 58 or code == 0xFF1A) and is_in(labels, _hash(codes, 0, used)))
+                    or (code == 32 and is_in(bare, _hash(codes, 0, used)))
+                )
             ):
                 codes[used] = 42
                 return used + 1, True
@@ -160,6 +179,9 @@ def _form(  # noqa: C901
         used = _close_word(codes, word, used, digit, dates)
     while used and codes[used - 1] == 32:
         used -= 1
+    if labelled and used == 1 and codes[0] == 48 and _is_page_number(data, start, end):
+        codes[0], codes[1], codes[2] = 45, 48, 45
+        return 3, True
     return used, False
 
 

@@ -20,13 +20,18 @@ from transforms.record import RecordError
 from transforms.sentence_forms import code_hash
 from transforms.sentence_split import Bytes, Int64s, Units, char_flags, decode, flags_of
 from transforms.sentence_words import (
+    CHINESE_COUNTERS,
     CHINESE_FUNCTION,
     CHINESE_READER,
     CHINESE_STRONG,
     CHINESE_VERBS,
     CHINESE_WEAK,
+    COMMAND_WORDS,
+    COUNTER_WORDS,
     DATE_WORDS,
     FUNCTION_WORDS,
+    HEADING_PHRASES,
+    HEADING_WORDS,
     READER_WORDS,
     STRONG_PHRASES,
     STRONG_WORDS,
@@ -54,35 +59,46 @@ FEATURES: tuple[tuple[str, str], ...] = (
     ("short", "fewer than four words"),
     ("address", "a URL, an e-mail address or a copyright sign"),
     ("commas", "number of commas and semicolons inside, up to two"),
-    ("open end", "ends with a colon, an arrow or an ellipsis of three full stops"),
+    ("open end", "ends with a colon or three full stops, and is no label"),
     ("label", "its form stops after a label"),
     ("reader", "speaks to the reader or of the site (your, our, 请, 本站), times the frame words"),
+    ("command", "at most six words, no full stop, begins with a call (click, view, sign, add ...)"),
+    ("counter", "nothing but numbers, dates and what they count (comments, 页), or a time of day"),
+    ("heading", "no full stop, and begins with a word of headings (chapter; 章, 附则 anywhere)"),
+    (
+        "plain",
+        "nothing speaks for the frame of a page: no word, call, counter, sign or label of it",
+    ),
 )
 """Names of the features, and what they are."""
 
 _N = len(FEATURES)
 
 WEIGHTS: dict[str, float] = {
-    "bias": 0.45,
-    "final": 2.21,
-    "function": 0.95,
-    "verb": 0.33,
-    "weak": -3.54,
-    "strong": -3.73,
-    "frame words": -6.54,
-    "imperative": -0.79,
-    "separators": -2.03,
-    "digits": -1.32,
-    "symbols": -0.92,
-    "capitals": -1.1,
-    "shouting": 0.14,
-    "length": 1.77,
-    "short": 1.17,
-    "address": -1.59,
-    "commas": 0.55,
-    "open end": 1.45,
-    "label": -2.5,
-    "reader": -2.08,
+    "bias": -0.76,
+    "final": 2.46,
+    "function": 1.25,
+    "verb": 0.65,
+    "weak": -1.57,
+    "strong": -4.29,
+    "frame words": -3.21,
+    "imperative": -0.58,
+    "separators": -1.71,
+    "digits": -1.35,
+    "symbols": -0.42,
+    "capitals": 0.28,
+    "shouting": -0.03,
+    "length": 0.95,
+    "short": 0.1,
+    "address": -2.04,
+    "commas": 0.4,
+    "open end": 4.2,
+    "label": -2.51,
+    "reader": -3.16,
+    "command": -1.72,
+    "counter": -2.16,
+    "heading": 2.08,
+    "plain": 1.69,
 }
 """Weights of the features, rounded; positive ones speak for prose."""
 
@@ -151,10 +167,11 @@ def read_weights(path: str | Path) -> Floats:
 
 
 _FUNCTION, _VERB, _STRONG, _WEAK, _PAIR, _DATE, _READER, _ADDRESS = (1 << k for k in range(8))
+_COMMAND, _COUNTER, _HEADING = (1 << k for k in range(8, 11))
 
 
 @functools.cache
-def _word_kinds() -> tuple[Hashes, npt.NDArray[np.uint8]]:
+def _word_kinds() -> tuple[Hashes, npt.NDArray[np.uint16]]:
     """Return a hash table of all words and phrases: keys, 0 where free, and flags."""
     kinds: dict[int, int] = {}
     for words, flag in (
@@ -171,12 +188,16 @@ def _word_kinds() -> tuple[Hashes, npt.NDArray[np.uint8]]:
         (READER_WORDS, _READER),
         (phrases(CHINESE_READER), _READER),
         (("http", "https", "www", "com"), _ADDRESS),
+        (COMMAND_WORDS, _COMMAND),
+        (COUNTER_WORDS, _COUNTER),
+        (list(CHINESE_COUNTERS), _COUNTER),
+        ([*HEADING_WORDS, *phrases(HEADING_PHRASES)], _HEADING),
     ):
         for word in words:
             key = code_hash(word)
             kinds[key] = kinds.get(key, 0) | flag
     size = 1 << (4 * len(kinds)).bit_length()
-    keys, flags = np.zeros(size, np.uint64), np.zeros(size, np.uint8)
+    keys, flags = np.zeros(size, np.uint64), np.zeros(size, np.uint16)
     for key, flag in kinds.items():
         place = key >> 20 & size - 1
         while keys[place]:
@@ -186,7 +207,7 @@ def _word_kinds() -> tuple[Hashes, npt.NDArray[np.uint8]]:
 
 
 @kernel
-def _kind(keys: Hashes, flags: npt.NDArray[np.uint8], value: np.uint64) -> int:
+def _kind(keys: Hashes, flags: npt.NDArray[np.uint16], value: np.uint64) -> int:
     """Return the flags of a word by its hash."""
     mask = len(keys) - 1
     place = int(value >> np.uint64(20)) & mask
@@ -222,10 +243,10 @@ def _features(  # noqa: C901
     table: npt.NDArray[np.int32],
     flags: Bytes,
     keys: Hashes,
-    kinds: npt.NDArray[np.uint8],
+    kinds: npt.NDArray[np.uint16],
 ) -> npt.NDArray[np.float64]:
     start_state, prime = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
-    out = np.zeros((len(chosen), 20))
+    out = np.zeros((len(chosen), 24))
     # The last ideographs, and their places among those of the unit.
     recent = np.zeros(4, np.uint64)
     for number in range(len(chosen)):
@@ -244,11 +265,16 @@ def _features(  # noqa: C901
         inside = upper = lower = digit = False
         letters = 0
         previous_strong = False
+        command = clock = heading = False
+        counted = counters = 0  # words and ideographs of lines that count, and those that say what
+        older, prior = 0, 0
         while place <= end:
             if place < end:
                 code, place = decode(data, place)
             else:
                 code, place = 32, end + 1
+            clock = clock or (prior == 0x3A and 48 <= code <= 57 and 48 <= older <= 57)
+            older, prior = prior, code
             entry = 0
             if code < 0x20000:
                 entry = int(table[code])
@@ -295,6 +321,11 @@ def _features(  # noqa: C901
                 previous_strong = is_pair or is_strong
                 if words == 1 and (is_strong or is_weak):
                     imperative = True
+                heading = heading or (words == 1 and han == 0 and kind & 1024 != 0)
+                command = command or (words == 1 and han == 0 and kind & 256 != 0)
+                if digit or kind & 32 or kind & 512:
+                    counted += 1
+                    counters += kind & 513 == 512 and not digit
                 if not (is_strong or is_pair) and kind & 1:
                     functions += 1
                 elif not is_weak and words > 1:
@@ -327,6 +358,10 @@ def _features(  # noqa: C901
                     han_functions += 1
                 if kind & 2:
                     cues += 1
+                if kind & 512:
+                    counted += 1
+                    counters += 1
+                heading = heading or kind & 1024 != 0
                 best, strength = 0, 0
                 for size in range(2, min(run, 4) + 1):
                     state = start_state
@@ -336,6 +371,7 @@ def _features(  # noqa: C901
                     kind = _kind(keys, kinds, found)
                     if kind & 64:
                         readers += 1
+                    heading = heading or kind & 1024 != 0
                     if kind & 4:
                         best, strength = size, 2
                     elif strength < 2 and kind & 8:
@@ -412,7 +448,11 @@ def _features(  # noqa: C901
         row[14] = tokens < 4
         row[15] = address
         row[16] = min(2, commas) / 2
-        row[17] = dots or last in (0x3A, 0xFF1A, 0xBB, 0x203A, 0x2192, 0x25B6, 0x25BA, 0x3E)
+        row[17] = not labelled[number] and (dots or last in (0x3A, 0xFF1A))
         row[18] = labelled[number]
         row[19] = min(1.0, readers / 2) * frame / 6
+        row[20] = command and not final and tokens <= 6
+        row[21] = not final and digits > 0 and counted == words + han and (counters > 0 or clock)
+        row[22] = heading and not final and tokens <= 12
+        row[23] = not (frame > 0 or row[20] or row[21] or separators or address or labelled[number])
     return out

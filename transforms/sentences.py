@@ -43,7 +43,7 @@ class SentenceSettings:
     """Frequent sentences below this quality are removed; 0 keeps them all."""
     extreme_share: Annotated[float, Ge(0), Le(1)] = 1e-3
     """Share of the documents above which a sentence is removed whatever its quality."""
-    extreme_min: Annotated[int, Ge(1)] = 1000
+    extreme_min: Annotated[int, Ge(1)] = 100_000
     """No sentence is removed whatever its quality that no more documents than this have."""
     extreme_chars: Annotated[int, Ge(0)] = 20
     """Nor is one with fewer characters (an ideograph counts as two): short ones are frequent by

@@ -258,14 +258,14 @@ def test_counts_are_of_distinct_kept_documents():
 def test_rule_thresholds():
     """Frequent and poor goes; extreme goes whatever its quality, unless it is short."""
     s = SentenceSettings()
-    count = np.array([10, 11, 11, 1000, 1001, 1001])
+    count = np.array([10, 11, 11, 100_000, 100_001, 100_001])
     quality = np.array([0.1, 0.1, 0.9, 0.9, 0.9, 0.9])
     weight = np.array([40, 40, 40, 40, 40, 8])
     frequent, extreme = removed_forms(count, quality, weight, 5000, s)
     assert frequent.tolist() == [False, True, False, False, False, False]
     assert extreme.tolist() == [False, False, False, False, True, False]
     assert s.frequent_above(5_000_000) == 50
-    assert s.extreme_above(5_000_000) == 5000
+    assert s.extreme_above(500_000_000) == 500_000
 
 
 def cut(text, bad):
@@ -353,6 +353,126 @@ The square of the hypotenuse is equal to the sum of the squares of the other two
 我爱我的祖国。
 月亮从东边升起来了。
 孩子们在操场上高兴地跑来跑去。
+In this document, the key words "MUST" and "MAY" are to be interpreted as described in RFC 2119 and RFC 8174.
+Where the carcase is cut, the parts shall be marked.
+This Act comes into force on the day on which it is passed.
+Every person has the right to freedom of expression.
+The court held that the contract was void.
+In witness whereof, the parties have signed this agreement.
+Member States shall communicate to the Commission the text of the main provisions of national law.
+The reasons are set out below.
+A penny saved is a penny earned.
+Still waters run deep.
+No news is good news.
+Don't judge a book by its cover.
+The best things in life are free.
+Seek and ye shall find.
+Home is where the heart is.
+You reap what you sow.
+Veni, vidi, vici.
+Et tu, Brute?
+War is peace, freedom is slavery, ignorance is strength.
+The child is father of the man.
+Cogito, ergo sum.
+In God we trust.
+We shall fight on the beaches.
+Government of the people, by the people, for the people, shall not perish from the earth.
+A cell is the basic unit of life.
+An algorithm is a finite sequence of instructions.
+The sum of two odd numbers is even.
+A website is a collection of web pages under one domain name.
+A cookie is a small piece of data that a server sends to a browser.
+The First World War lasted from 1914 to 1918.
+The treaty was signed on 28 June 1919.
+In 1969 two men walked on the Moon.
+The population was 12,300 at the 2010 census.
+He was an American politician and lawyer.
+It is found in Brazil and Peru.
+The club plays its home games at the city stadium.
+The station is served by local trains.
+The author thanks two anonymous referees for their comments.
+Written informed consent was obtained from all patients.
+Error bars show the standard error of the mean.
+Press the button to start the machine.
+Click the icon to open the file.
+Select the files that you want to copy.
+Boil the eggs for ten minutes.
+Cover and let stand for an hour.
+Let us pray.
+Amen, I say to you.
+He read the letter twice.
+"Follow me," said the guide.
+"Thank you," she said.
+I will follow you wherever you go.
+Please be seated.
+What is to be done?
+Long live the King!
+The doctor advised him to rest.
+The share price fell by two percent.
+The newspaper was first published in 1851.
+The search committee met on Monday.
+The editor of the journal resigned.
+The bill was read a second time.
+本法自2021年1月1日起施行。
+本条例自公布之日起30日后施行。
+本办法由教育部负责解释。
+国家保护公民的合法的收入。
+一切权力属于人民。
+法律面前人人平等。
+任何单位和个人不得非法转载、使用他人作品。
+著作权人享有署名权和发表权。
+依照前款规定处罚。
+合同自双方签字之日起生效。
+申请人应当提交下列材料。
+有下列情形之一的，应当予以撤销。
+本判决为终审判决。
+公安机关应当自受理之日起三日内作出决定。
+玉不琢，不成器。
+知己知彼，百战不殆。
+学如逆水行舟，不进则退。
+勿以恶小而为之，勿以善小而不为。
+良药苦口利于病，忠言逆耳利于行。
+桃李不言，下自成蹊。
+江山如此多娇，引无数英雄竞折腰。
+两岸猿声啼不住，轻舟已过万重山。
+不识庐山真面目，只缘身在此山中。
+一年之计在于春，一日之计在于晨。
+人非圣贤，孰能无过。
+天生我材必有用。
+冬天来了，春天还会远吗？
+给我一个支点，我就能撬动地球。
+中国人民站起来了。
+团结就是力量。
+改革开放是决定当代中国命运的关键一招。
+1921年7月，中国共产党成立。
+1945年8月15日，日本宣布无条件投降。
+1983年9月20日国务院发布
+唐朝定都长安。
+台风于当晚登陆福建沿海。
+北京时间比格林尼治时间早八小时。
+互联网是由许多网络相互连接而成的。
+网站是一组相关网页的集合。
+新闻是对新近发生的事实的报道。
+编辑是对作品进行选择和加工的工作。
+地壳由岩石组成。
+平面内两条直线不相交就是平行。
+函数的导数描述了函数的变化率。
+本品为处方药。
+请遵医嘱。
+用温水送服。
+切好的肉用料酒腌制片刻。
+他关上门，慢慢走下楼梯。
+“谢谢您。”孩子小声说。
+她沉默了很久。
+我们在车站分手了。
+风停了，月亮出来了。
+大家都笑了起来。
+这是一个真实的故事。
+他出生于湖南省湘潭县。
+该书于1998年出版。
+该站位于上海市浦东新区。
+本届会议的主题是和平与发展。
+记者从会议上获悉，今年粮食总产量再创新高。
 """.strip().splitlines()
 
 HELD_OUT_FRAME = """
@@ -412,6 +532,129 @@ Copyright 2018 某某网 All Rights Reserved
 相关文章推荐
 粤ICP备09876543号
 本站声明：转载内容如涉及侵权请联系我们删除。
+Homepage
+News Sport Weather Travel TV
+Home » Recipes » Desserts » Cakes
+Go to content
+Open navigation
+We use cookies and other tracking technologies. Learn more about our privacy policy.
+By clicking OK you agree to the storing of cookies on your device.
+Cookie consent
+Reject all
+Sign up for breaking news emails
+Get our weekly digest delivered straight to your mailbox
+Subscribe for $1 a week
+Please subscribe to keep reading.
+Support our journalism with a subscription
+Copyright 2011 The Springfield Times Company
+© Copyright 2020, Bluebird Publishing. All rights reserved
+Copyright (C) 2005-2010 Jane Roe
+All rights reserved. No reproduction without permission.
+Share
+Share this page
+Share this video
+Share this on Twitter
+Tell your friends about this article
+Page 9
+Page 31 of 64
+- 7 -
+Pages: 1 2 3
+404 - File or directory not found.
+HTTP 404: Page not found
+Oops, we can't find that page.
+The page you requested is no longer here.
+Find out more about cookies
+Find out how we use your data
+More information
+Read the full story
+Read the rest of this entry »
+View the original article
+Edition: Asia Pacific
+Print edition, page B4, March 12 2010
+Source: Bloomberg News
+Editor: Peter Hall
+Editing by Susan Fenton
+Compiled by Anna Lee
+Photo courtesy of Tom Baker
+By Mark Twain, Staff Writer
+Published 4:05 pm, Friday, May 9, 2014
+Last update: 2016-02-11
+Comments (7)
+Post a comment
+No comments yet
+Log in
+Login | Register
+Search
+Contact
+Privacy
+Next
+Older post
+Related stories
+Tags: science, space
+Print
+Top
+首页 > 资讯 > 行业动态
+网站首页 公司简介 产品展示 联系我们
+您所在的位置：首页 - 新闻
+导航
+菜单
+返回主页
+版权所有 某某大学 2013
+版权归原作者所有，如有异议请联系本站
+Copyright 2009-2016 某某网 版权所有
+本报网络版权所有，未经书面许可不得转载
+责任编辑 刘芳
+责任编辑：李娜 来源：央视网
+编辑 / 赵雷
+【编辑：田博群】
+编辑：张明 校对：王静
+责编 周红
+来源：澎湃新闻
+来源 | 人民日报
+转自：新华网
+信息来源：办公室
+作者：李华 摄影：王强
+点击：532
+点击数： 20
+点击量：1.2万
+点击图片查看大图
+点击下方链接
+阅读：221次
+浏览：88 次
+上一篇：我校举行开学典礼
+下一篇：关于开展消防演练的通知
+上一篇：无 下一篇：无
+下一篇
+上一页 下一页
+分享到：微博 QQ 微信
+分享到新浪微博
+分享给朋友
+分享：
+第02版：评论
+第07版：广告
+第11版 国际
+第 4 页
+第3页/共8页
+- 3 -
+共 6 页，当前第 2 页
+404 Not Found 页面不存在
+对不起，您要找的页面不存在！
+抱歉，该页面已被删除或不存在。
+订阅
+订阅本刊
+欢迎订阅
+本网站使用Cookies以提升您的体验
+接受所有Cookie
+了解更多
+更多
+查看详情
+发布时间：2020-10-10
+2018-03-02 10:20 来源：新华社
+扫码下载APP
+关注我们
+相关新闻：
+关闭
+ICP备案：浙ICP备10200000号
 """.strip().splitlines()
 
 
@@ -430,7 +673,7 @@ def test_quality_on_sentences_it_was_not_fitted_on(lines, good):
     assert not seen & set(lines)
     quality = quality_of(lines)
     wrong = [(q, s) for q, s in zip(quality, lines, strict=True) if (q >= 0.5) != good]
-    assert len(wrong) <= 0.04 * len(lines), wrong
+    assert len(wrong) <= 0.02 * len(lines), wrong
 
 
 def test_weights_are_those_that_the_script_fits():
