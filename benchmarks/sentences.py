@@ -41,7 +41,7 @@ FRAME = [
     lambda r: "Find out more",
     lambda r: f"Editor: {r.choice(NAMES)}",
     lambda r: (
-        f"Subscribe to the {r.choice(NAMES)} {r.choice(NAMES)} newsletter, follow us on Facebook and "
+        f"Subscribe to the {r.choice(NAMES)} newsletter, follow us on Facebook and "
         "Twitter, and share this article by email with your friends and family"
     ),
     lambda r: f"责任编辑：{r.choice('赵钱孙李周吴')}{r.choice('芳强磊静')}",
