@@ -1,5 +1,6 @@
 """``audit packing`` through the command line, against plain Python over the same pieces."""
 
+import itertools
 import json
 import struct
 
@@ -225,7 +226,7 @@ def test_megatron_documents_are_joined_and_cut(tmp_path, code):
     bounds = [0, *sorted(rng.choice(np.arange(1, 300), 150, replace=False).tolist()), 300]
     prefix = write_megatron(tmp_path / "data", [[5] * n for n in lengths], bounds, code)
     _, found = audit("--megatron", prefix, "--seq-len", 256, "--dp", 2)
-    documents = [sum(lengths[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    documents = [sum(lengths[a:b]) for a, b in itertools.pairwise(bounds)]
     rows, cut = concat(documents, 256)
     assert found["documents"] == len(documents)
     assert found["theirs"]["rows"] == len(rows)
