@@ -231,7 +231,7 @@ def test_megatron_documents_are_joined_and_cut(tmp_path, code):
     assert found["documents"] == len(documents)
     assert found["theirs"]["rows"] == len(rows)
     assert found["theirs"]["documents_cut"] == len(cut)
-    ids, pieces, unfinished = token_rows(rng)
+    ids, _, unfinished = token_rows(rng)
     full = [row + [EOD] * (64 - len(row)) for row in ids]
     packed = write_megatron(tmp_path / "packed", full, list(range(len(full) + 1)), code)
     _, found = audit("--megatron", packed, "--seq-len", 64, "--dp", 2, "--eod", EOD)
