@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -28,6 +27,7 @@ from packing.spherical import (
     sample_size,
     to_grid,
 )
+from transforms.kernel import kernel
 from transforms.record import mix64
 
 Int64s = npt.NDArray[np.int64]
@@ -171,7 +171,7 @@ def split(
     yield from split(points, n_tokens, group[order[cut:]], most_tokens, most_docs)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def halve(points, group, side):  # type: ignore[no-untyped-def]  # noqa: C901
     """Score documents by how much more they are like the first of two means than the second.
 

@@ -6,10 +6,10 @@ over its documents of the mean dot product with the other n - 1: (S.S - sum of e
 with S the sum of the vectors. All sums are integers; what is compared is the same everywhere.
 """
 
-import numba
 import numpy as np
 
 from packing.spherical import UNIT
+from transforms.kernel import inlined_kernel, kernel
 
 OPEN = -1
 """Row of a document that is in none."""
@@ -21,7 +21,7 @@ _LOOKS = 4
 _NEVER = -1e300
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_kernel
 def _dot(a, b):  # type: ignore[no-untyped-def]
     """Dot product of two rounded vectors; below 2**23 by their lengths."""
     s = np.int32(0)
@@ -30,7 +30,7 @@ def _dot(a, b):  # type: ignore[no-untyped-def]
     return s
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_kernel
 def _dot_sum(total, b):  # type: ignore[no-untyped-def]
     """Dot product of a sum of vectors (whole numbers in float64, exact) and a vector."""
     s = np.int64(0)
@@ -39,7 +39,7 @@ def _dot_sum(total, b):  # type: ignore[no-untyped-def]
     return s
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def place(  # type: ignore[no-untyped-def]
     points, length, rows, seq_len, max_docs, label, most, weights, product, row
 ):
@@ -109,7 +109,7 @@ def place(  # type: ignore[no-untyped-def]
             size[best] = np.sqrt(float(squares))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _label_table(label, rows):  # type: ignore[no-untyped-def]
     """Return documents of each label in each row, all 0."""
     labels = 0
@@ -118,14 +118,14 @@ def _label_table(label, rows):  # type: ignore[no-untyped-def]
     return np.zeros((labels, rows), np.int32)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_kernel
 def _worth(squares, own, count, penalty):  # type: ignore[no-untyped-def]
     """Relevance of a row, less the penalty on its documents."""
     relevance = (squares - own) / (count - 1.0) if count > 1 else 0.0
     return relevance - penalty * count * count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def refine(  # type: ignore[no-untyped-def]  # noqa: C901
     points, length, rows, seq_len, max_docs, label, most, penalty, passes, row
 ):
@@ -260,7 +260,7 @@ def refine(  # type: ignore[no-untyped-def]  # noqa: C901
     return changes
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _carry(  # type: ignore[no-untyped-def]
     points, length, norm, label, i, a, b, total, room, count, own, alike, row
 ):
@@ -284,7 +284,7 @@ def _carry(  # type: ignore[no-untyped-def]
     row[i] = b
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _renew(total, mean, squares, count, b):  # type: ignore[no-untyped-def]
     """Compute the mean and the square of a row anew."""
     s = 0.0
@@ -294,7 +294,7 @@ def _renew(total, mean, squares, count, b):  # type: ignore[no-untyped-def]
     squares[b] = s
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _members(row, rows, begin, member):  # type: ignore[no-untyped-def]
     """List the documents of each row in their order."""
     begin[:] = 0
@@ -310,7 +310,7 @@ def _members(row, rows, begin, member):  # type: ignore[no-untyped-def]
             cursor[row[i]] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def tighten(  # type: ignore[no-untyped-def]  # noqa: C901
     points, length, rows, seq_len, max_docs, label, most, slack, alike_enough, row
 ):
@@ -459,7 +459,7 @@ def tighten(  # type: ignore[no-untyped-def]  # noqa: C901
             _empty_all(points, length, norm, label, spare, b, total, room, count, own, alike, row)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _inside(row, begin, member, b, spare):  # type: ignore[no-untyped-def]
     """List the members of a row that are still in it; return how many."""
     k = 0
@@ -470,7 +470,7 @@ def _inside(row, begin, member, b, spare):  # type: ignore[no-untyped-def]
     return k
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _empty(  # type: ignore[no-untyped-def]
     points, length, norm, label, begin, member, b, total, room, count, own, alike, row
 ):
@@ -481,7 +481,7 @@ def _empty(  # type: ignore[no-untyped-def]
             _carry(points, length, norm, label, i, b, OPEN, total, room, count, own, alike, row)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _empty_all(  # type: ignore[no-untyped-def]
     points, length, norm, label, spare, b, total, room, count, own, alike, row
 ):
@@ -494,7 +494,7 @@ def _empty_all(  # type: ignore[no-untyped-def]
             _carry(points, length, norm, label, i, b, OPEN, total, room, count, own, alike, row)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_kernel
 def _first(tokens, at_least):  # type: ignore[no-untyped-def]
     """Return the first place whose document has so many tokens."""
     low = 0
@@ -508,7 +508,7 @@ def _first(tokens, at_least):  # type: ignore[no-untyped-def]
     return low
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _single(row, label, alike, most, b, pool, tokens, sim, least, shortest, longest, limit):  # type: ignore[no-untyped-def]
     """Return the most similar of the pool with a length between two; -1 where there is none."""
     best = -1
@@ -526,7 +526,7 @@ def _single(row, label, alike, most, b, pool, tokens, sim, least, shortest, long
     return best
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _pair(row, label, alike, most, b, pool, tokens, sim, least, shortest, longest):  # type: ignore[no-untyped-def]
     """Return two of the pool, the most similar found whose lengths add up; -1 for none."""
     best = _NEVER
@@ -556,7 +556,7 @@ def _pair(row, label, alike, most, b, pool, tokens, sim, least, shortest, longes
     return one, two
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _longer(row, label, alike, most, b, pool, tokens, length, spare, inside, gap):  # type: ignore[no-untyped-def]
     """Return a longer document of the pool for one of the row that leaves the least room."""
     gained = 0
@@ -579,7 +579,7 @@ def _longer(row, label, alike, most, b, pool, tokens, length, spare, inside, gap
     return one, out
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _exact(  # type: ignore[no-untyped-def]  # noqa: C901
     points,
     length,
@@ -655,7 +655,7 @@ def _exact(  # type: ignore[no-untyped-def]  # noqa: C901
     return one, two, out
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _fill(  # type: ignore[no-untyped-def]
     points,
     length,
@@ -735,7 +735,7 @@ def _fill(  # type: ignore[no-untyped-def]
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def arrange(points, begin, member, look):  # type: ignore[no-untyped-def]
     """Order the documents of each row: from the first one always to the most similar of the rest.
 
@@ -762,7 +762,7 @@ def arrange(points, begin, member, look):  # type: ignore[no-untyped-def]
             member[at] = chosen
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def near_labels(points, full, threshold, label):  # type: ignore[no-untyped-def]
     """Label documents that are near-duplicates of an earlier one.
 
@@ -811,7 +811,7 @@ def near_labels(points, full, threshold, label):  # type: ignore[no-untyped-def]
     return used
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def row_relevance(points, begin, member, relevance):  # type: ignore[no-untyped-def]
     """Compute the mean cosine of the pairs of documents of each row; 0 for a single document.
 

@@ -16,11 +16,11 @@ figure has no split, here the heaviest clusters are split with them.
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from packing.format import ShardError
+from transforms.kernel import inlined_kernel, kernel
 
 UNIT = 2048
 """Length of a unit vector in the integers used here."""
@@ -71,7 +71,7 @@ def to_grid(vectors: npt.NDArray[Any], documents: npt.NDArray[np.int64], width: 
     return grid
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _round(tile, grid):  # type: ignore[no-untyped-def]
     """Round vectors; return the first that has a wrong value or length, or -1."""
     for i in range(len(tile)):
@@ -135,7 +135,7 @@ def directions(sample: Grid, seed_rows: npt.NDArray[np.int64]) -> Floats:
     return np.ascontiguousarray(np.rint(basis * UNIT).T.astype(np.float32))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _orthogonal(rows):  # type: ignore[no-untyped-def]
     """Make rows orthonormal in their order (modified Gram-Schmidt); dependent ones become 0."""
     n, width = rows.shape
@@ -196,7 +196,7 @@ class Centres:
         return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _descend(points, top, leaf, begin, found):  # type: ignore[no-untyped-def]
     """Find the most similar centre below the most similar ones of the first level."""
     score = np.empty(len(top), np.int32)
@@ -214,7 +214,7 @@ def _descend(points, top, leaf, begin, found):  # type: ignore[no-untyped-def]
                     found[i] = k
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_kernel
 def _dot(a, b):  # type: ignore[no-untyped-def]
     """Dot product of two rounded vectors; below 2**23 by their lengths."""
     s = np.int32(0)
@@ -347,7 +347,7 @@ def _sums(points: Grid, member: npt.NDArray[np.int64], k: int) -> npt.NDArray[np
     return sums
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _add_up(points, order, member, sums):  # type: ignore[no-untyped-def]
     """Add vectors to the sums of their clusters."""
     for at in range(len(order)):
@@ -363,7 +363,7 @@ def _unit(sums: npt.NDArray[np.int64]) -> Floats:
     return out
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _scale(sums, out):  # type: ignore[no-untyped-def]
     """Scale each row to length `UNIT` and round; added up in order, so that no bit varies."""
     for i in range(len(sums)):

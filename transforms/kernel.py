@@ -37,12 +37,14 @@ def _compiled(function: Function, **options: Any) -> Function:
 
 @functools.cache
 def sources_stamp(module: str) -> str:
-    """Return the hash of a module's source and of those it imports from ours, at any depth.
+    """Return the hash of a module's source and of those it imports, at any depth.
 
     Args:
-        module: its name; imports are absolute, and stand at the beginning of a line.
+        module: its name; imports are absolute, and stand at the beginning of a line. What comes from
+            another package than the module's and this one is left out.
     """
-    imports = re.compile(r"^(?:from|import) ((?:packing|transforms)(?:\.\w+)+)", re.MULTILINE)
+    packages = "|".join(sorted({name.partition(".")[0] for name in (module, __name__)}))
+    imports = re.compile(rf"^(?:from|import) ((?:{packages})(?:\.\w+)+)", re.MULTILINE)
     sources: dict[str, bytes] = {}
     waiting = [module]
     while waiting:
