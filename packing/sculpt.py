@@ -5,6 +5,9 @@ dealt out: centres from a sample, clusters of documents, rows of one cluster, an
 what no cluster could fill. :func:`sculpt_rows` runs them one after the other in one process.
 """
 
+# Kernels have no annotations.
+# mypy: disable-error-code="no-untyped-call"
+
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

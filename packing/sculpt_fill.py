@@ -6,6 +6,9 @@ over its documents of the mean dot product with the other n - 1: (S.S - sum of e
 with S the sum of the vectors. All sums are integers; what is compared is the same everywhere.
 """
 
+# Kernels have no annotations.
+# mypy: disable-error-code="no-untyped-call"
+
 import numpy as np
 
 from packing.spherical import UNIT
