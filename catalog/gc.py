@@ -19,7 +19,10 @@ _DOOMED = ".removed-"
 
 @dataclass(frozen=True, slots=True)
 class Collectable:
-    """One artifact, or what is left of one, that no kept run needs."""
+    """One artifact, or what is left of one, that no kept run needs.
+
+    Or a file that a killed run left half written in an artifact that stays.
+    """
 
     path: Path
     bytes: int
@@ -38,7 +41,7 @@ def collectable(workdir: Path, keep_runs: int = 1) -> list[Collectable]:
         keep_runs: how many runs stay complete, at least 1.
 
     Returns:
-        Folders in order of their names.
+        Folders in order of their names, then files.
 
     Raises:
         CatalogError: no run ended well, or a record is damaged.
@@ -62,7 +65,14 @@ def collectable(workdir: Path, keep_runs: int = 1) -> list[Collectable]:
         for folder in sorted((workdir / "artifacts").iterdir())
         if folder.is_dir() and folder not in stays and not _resumable(folder, ended[-1])
     ]
-    return _sized(folders)
+    # Nothing is written into a committed artifact, and no run goes on while this one holds the lock.
+    left = [
+        Collectable(file, file.stat().st_size)
+        for folder in sorted(stays)
+        if (folder / "manifest.json").exists()
+        for file in sorted(folder.glob(".*.tmp"))
+    ]
+    return [*_sized(folders), *left]
 
 
 def collect(workdir: Path, keep_runs: int = 1) -> list[Collectable]:
@@ -80,7 +90,10 @@ def collect(workdir: Path, keep_runs: int = 1) -> list[Collectable]:
     workdir = workdir.absolute()
     with _locked(workdir):
         doomed = collectable(workdir, keep_runs)
-        folders = [_uncommit(entry.path) for entry in doomed]
+        for entry in doomed:
+            if entry.path.is_file():
+                entry.path.unlink()
+        folders = [_uncommit(entry.path) for entry in doomed if entry.path.exists()]
         if folders:
             rebuild(workdir)
         for folder in folders:

@@ -174,3 +174,18 @@ def test_gc_without_a_good_run_or_with_none_to_keep_is_refused(workdir):
         collect(workdir.path, -1)
     with pytest.raises(CatalogError, match="cannot be written"):
         collect(workdir.path / "nowhere")
+
+
+def test_what_a_killed_run_left_half_written_goes(three):
+    """Temporary files go from artifacts that stay, and nothing else of these."""
+    workdir, _, _, third = three
+    [kept, *_] = folders(workdir, third)
+    (kept / ".part.parquet.1a2b.tmp").write_bytes(bytes(5000))
+    (kept / ".tasks").write_text("1")
+    before = {path for path in kept.iterdir() if path.suffix != ".tmp"}
+    assert (kept / ".part.parquet.1a2b.tmp", 5000) in [
+        (entry.path, entry.bytes) for entry in collectable(workdir.path)
+    ]
+    collect(workdir.path)
+    assert set(kept.iterdir()) == before
+    assert collectable(workdir.path) == []
