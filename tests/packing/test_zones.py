@@ -2,7 +2,11 @@
 
 import inspect
 import itertools
+import re
+import subprocess
+import sys
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +21,7 @@ from packing.topology_settings import TopologySettings
 from packing.zone_fill import ALIGN, even_share
 from packing.zones import ZonePlan, plan_zones
 
+ROOT = Path(__file__).parents[2]
 SHAPE = ModelShape(layers=2, hidden=512, heads=8, kv_heads=4, head_dim=64, ffn=1024)
 
 
@@ -210,3 +215,19 @@ def test_traffic_has_a_price() -> None:
         plans = [plan_zones(lengths, where) for lengths in profile(6, 65536, 1)]
         across.append(sum(plan.ring_tokens[1] for plan in plans))
     assert across[0] > across[1] >= across[2]
+
+
+def test_programs_of_the_page_run() -> None:
+    """Each Python block of the page on zones runs as it stands."""
+    page = (ROOT / "docs" / "zones.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(block, {})
+
+
+def test_planning_needs_numpy_and_numba_alone() -> None:
+    """A training loop plans its zones without what recipes need."""
+    blocked = ("annotated_types", "pydantic", "apache_beam", "duckdb", "typer")
+    program = f"import sys; sys.modules.update(dict.fromkeys({blocked})); import packing.zones"
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
