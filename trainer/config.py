@@ -12,6 +12,12 @@ from trainer.geometry import PRESETS, TIED_PRESETS
 from trainer.plan import LayerPlan
 from trainer.settings import Below, Maximum, Minimum, MoreThan, Problem, read_settings, read_toml
 
+SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn")
+"""Sizes that every model needs."""
+
+EXPERT_SIZES = ("experts", "active_experts", "shared_experts", "expert_ffn", "dense_layers")
+"""Sizes of a model with experts."""
+
 
 class ConfigError(ValueError):
     """Mistakes in a configuration, one a line."""
@@ -35,6 +41,16 @@ class ModelSettings:
     """Width of one head, even."""
     ffn: Annotated[int, Minimum(1)] | None = None
     """Inner width of the gated MLP."""
+    experts: Annotated[int, Minimum(0)] | None = None
+    """Routed experts of a layer; none where it is 0 or not given."""
+    active_experts: Annotated[int, Minimum(1)] | None = None
+    """Routed experts that compute each token."""
+    shared_experts: Annotated[int, Minimum(0)] | None = None
+    """Experts that compute every token."""
+    expert_ffn: Annotated[int, Minimum(1)] | None = None
+    """Inner width of one expert."""
+    dense_layers: Annotated[int, Minimum(0)] | None = None
+    """First layers that have one MLP of ``ffn`` instead of experts."""
     tied: bool | None = None
     """Whether the embedding is the output head; by default true, and the preset's with one."""
 
@@ -52,7 +68,7 @@ class ModelSettings:
     def _sizes(self) -> dict[str, int]:
         base = PRESETS.get(self.preset or "")
         sizes = {}
-        for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn"):
+        for name in (*SIZES, *EXPERT_SIZES):
             own = getattr(self, name)
             value = own if own is not None else getattr(base, name, None)
             if value is not None:
@@ -64,11 +80,7 @@ class ModelSettings:
         if self.preset is not None and self.preset not in PRESETS:
             return [Problem.choice("model.preset", self.preset, PRESETS)]
         sizes = self._sizes()
-        missing = [
-            n
-            for n in ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn")
-            if n not in sizes
-        ]
+        missing = [n for n in SIZES if n not in sizes]
         found = [
             Problem(f"model.{name}", "missing; give a size, or model.preset for all of them")
             for name in missing
@@ -89,7 +101,8 @@ class ModelSettings:
                     "use an even number",
                 )
             )
-        return found
+        wrong = None if found else self.shape().problem()
+        return [Problem("model", wrong)] if wrong else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

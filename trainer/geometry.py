@@ -17,7 +17,9 @@ TIED_PRESETS = frozenset({"tiny", "20m", "125m", "1b", "3b"})
 
 
 def weight_count(shape: ModelShape, *, tied: bool) -> int:
-    """Return the number of weights of a model: projections, norms, embedding and head."""
+    """Return the number of weights: projections, all experts, norms, embedding and head."""
     norms = (2 * shape.layers + 1) * shape.hidden
     embedding = 0 if tied else shape.vocab * shape.hidden
-    return shape.parameters + norms + embedding
+    sparse = shape.layers - shape.dense_layers if shape.experts else 0
+    resting = sparse * (shape.experts - shape.active_experts) * 3 * shape.hidden * shape.expert_ffn
+    return shape.parameters + resting + norms + embedding

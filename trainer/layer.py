@@ -1,4 +1,4 @@
-"""One decoder layer: attention over documents, then a gated MLP, each behind a norm."""
+"""One decoder layer: attention over documents, then a gated MLP or experts, each behind a norm."""
 
 from collections.abc import Sequence
 
@@ -6,8 +6,11 @@ from torch import Tensor, nn
 
 from packing.cost import ModelShape
 from trainer.attention import document_attention
+from trainer.experts import ExpertMLP
+from trainer.layout import has_experts
 from trainer.ops import Projection, RMSNorm, rotate, swiglu
-from trainer.planned import LayerWeights, Row, Turn, planned_layer
+from trainer.planned import Row, Turn, planned_layer
+from trainer.weights import DenseWeights, LayerWeights, SparseWeights
 
 
 class SelfAttention(nn.Module):
@@ -50,28 +53,29 @@ class GatedMLP(nn.Module):
 class DecoderLayer(nn.Module):
     """Attention and MLP, each normed before and added to the residual stream."""
 
-    def __init__(self, shape: ModelShape) -> None:
+    def __init__(self, shape: ModelShape, number: int) -> None:
         super().__init__()
         self.input_layernorm = RMSNorm(shape.hidden)
         self.self_attn = SelfAttention(shape)
         self.post_attention_layernorm = RMSNorm(shape.hidden)
-        self.mlp = GatedMLP(shape)
-        self.head_dim = shape.head_dim
+        sparse = has_experts(shape, number)
+        self.mlp: nn.Module = ExpertMLP(shape) if sparse else GatedMLP(shape)
+        self.shape = shape
 
     def weights(self) -> LayerWeights:
         """Return the weights as a planned layer takes them."""
-        attention, mlp = self.self_attn, self.mlp
-        return LayerWeights(
-            input_norm=self.input_layernorm.weight,
-            q=attention.q_proj.weight,
-            k=attention.k_proj.weight,
-            v=attention.v_proj.weight,
-            o=attention.o_proj.weight,
-            attention_norm=self.post_attention_layernorm.weight,
-            gate=mlp.gate_proj.weight,
-            up=mlp.up_proj.weight,
-            down=mlp.down_proj.weight,
+        attention = self.self_attn
+        common = (
+            self.input_layernorm.weight,
+            attention.q_proj.weight,
+            attention.k_proj.weight,
+            attention.v_proj.weight,
+            attention.o_proj.weight,
+            self.post_attention_layernorm.weight,
         )
+        if isinstance(self.mlp, ExpertMLP):
+            return SparseWeights(*common, *self.mlp.weights())
+        return DenseWeights(*common, *(w for _, w in self.mlp.named_parameters()))
 
     def forward(
         self,
@@ -89,6 +93,6 @@ class DecoderLayer(nn.Module):
             turn: the layer's place in a planned pass; None leaves to autograd what is stored.
         """
         if turn is not None:
-            return planned_layer(x, Row(rotary, boundaries, self.head_dim, turn), self.weights())
+            return planned_layer(x, Row(rotary, boundaries, self.shape, turn), self.weights())
         x = x + self.self_attn(self.input_layernorm(x), rotary, boundaries)
         return x + self.mlp(self.post_attention_layernorm(x))  # type: ignore[no-any-return]

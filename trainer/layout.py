@@ -7,6 +7,7 @@ Nothing here imports torch.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 from packing.cost import ModelShape
 from trainer.plan import LayerPlan
@@ -18,12 +19,26 @@ CUT_TOKENS = 512
 """Prefixes are cut at multiples of this: there the CPU kernel gives the bits of the whole."""
 
 
+Kind = Literal["narrow", "wide", "index"]
+"""What a stored number is: see :class:`Element`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Element:
-    """Bytes of a number: of those computed with, and of the sums that are kept wide."""
+    """Bytes of a number: of those computed with, of sums that are kept wide, of an expert's."""
 
     narrow: int
     wide: int
+    index: int = 2
+
+    def nbytes(self, kind: Kind) -> int:
+        """Return the bytes of a number of one kind."""
+        return {"narrow": self.narrow, "wide": self.wide, "index": self.index}[kind]
+
+
+def has_experts(shape: ModelShape, layer: int) -> bool:
+    """Say whether a layer has experts instead of one MLP."""
+    return shape.experts > 0 and layer >= shape.dense_layers
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +47,7 @@ class StoredTensor:
 
     name: str
     shape: tuple[int, ...]
-    is_wide: bool
+    kind: Kind
     offset: int
     """Bytes before it."""
     nbytes: int
@@ -91,24 +106,27 @@ def layer_layout(
     tokens = boundaries[-1]
     outputs = tokens - sum(prefix_cuts(boundaries, plan.recompute_prefix))
     others = stored_tokens(tokens, plan)
-    sizes: list[tuple[str, tuple[int, ...], bool]] = [
-        ("o", (outputs, shape.heads, shape.head_dim), False),
-        ("lse", (outputs, shape.heads), True),
-        ("q", (others, shape.heads, shape.head_dim), False),
-        ("k", (others, shape.kv_heads, shape.head_dim), False),
-        ("v", (others, shape.kv_heads, shape.head_dim), False),
-        ("y", (others, shape.hidden), False),
-        ("gate", (others, shape.ffn), False),
-        ("up", (others, shape.ffn), False),
+    sizes: list[tuple[str, tuple[int, ...], Kind]] = [
+        ("o", (outputs, shape.heads, shape.head_dim), "narrow"),
+        ("lse", (outputs, shape.heads), "wide"),
+        ("q", (others, shape.heads, shape.head_dim), "narrow"),
+        ("k", (others, shape.kv_heads, shape.head_dim), "narrow"),
+        ("v", (others, shape.kv_heads, shape.head_dim), "narrow"),
+        ("y", (others, shape.hidden), "narrow"),
     ]
+    if has_experts(shape, layer):
+        # For all tokens: a recomputed choice could differ by a tie.
+        sizes.append(("chosen", (tokens, shape.active_experts), "index"))
+    else:
+        sizes += [(name, (others, shape.ffn), "narrow") for name in ("gate", "up")]
     if layer % plan.input_stride == 0:
-        sizes.insert(0, ("x", (tokens, shape.hidden), False))
+        sizes.insert(0, ("x", (tokens, shape.hidden), "narrow"))
     tensors, offset = [], 0
-    for name, size, is_wide in sizes:
-        nbytes = element.wide if is_wide else element.narrow
+    for name, size, kind in sizes:
+        nbytes = element.nbytes(kind)
         for extent in size:
             nbytes *= extent
-        tensors.append(StoredTensor(name, size, is_wide, offset, nbytes))
+        tensors.append(StoredTensor(name, size, kind, offset, nbytes))
         offset += -(-nbytes // ALIGNMENT) * ALIGNMENT
     return LayerLayout(tuple(tensors), offset)
 

@@ -53,7 +53,7 @@ class Decoder(nn.Module):
         """Where planned layers store; made in the first pass unless it was set before."""
         self.dtype = dtype
         self.embed_tokens = nn.Embedding(shape.vocab, shape.hidden)
-        self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.layers))
+        self.layers = nn.ModuleList(DecoderLayer(shape, number) for number in range(shape.layers))
         self.norm = RMSNorm(shape.hidden)
         self.lm_head = None if tied else Projection(shape.hidden, shape.vocab)
         self.to(torch.promote_types(dtype, torch.float32))
@@ -75,7 +75,11 @@ class Decoder(nn.Module):
             if weight.dim() == 1:
                 nn.init.ones_(weight)
                 continue
-            std = narrow if name.endswith(("o_proj.weight", "down_proj.weight")) else INIT_STD
+            std = (
+                narrow
+                if name.removesuffix(".weight").endswith(("o_proj", "down_proj"))
+                else INIT_STD
+            )
             drawn = torch.empty(weight.shape).normal_(0.0, std, generator=generator)
             with torch.no_grad():
                 weight.copy_(drawn)

@@ -13,14 +13,16 @@ The weights are inputs of the function and their gradients are returned: what ha
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from packing.cost import ModelShape
 from trainer.attention import attention_backward, attention_forward
+from trainer.experts import ExpertWeights, mixture, route
 from trainer.layout import prefix_cuts, stored_tokens
 from trainer.ops import (
     rms_norm,
@@ -32,24 +34,7 @@ from trainer.ops import (
 )
 from trainer.plan import LayerPlan
 from trainer.stash import Stash
-
-
-class LayerWeights(NamedTuple):
-    """Weights of a layer, in the order of its parameters."""
-
-    input_norm: Tensor
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    o: Tensor
-    attention_norm: Tensor
-    gate: Tensor
-    up: Tensor
-    down: Tensor
-
-    def cast(self, dtype: torch.dtype) -> "LayerWeights":
-        """Return the matrices in the dtype that is computed in; norms stay as they are."""
-        return LayerWeights(*(w.to(dtype) if w.dim() > 1 else w for w in self))
+from trainer.weights import LayerWeights, SparseWeights, cast
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +56,7 @@ class Row:
     """Cosine and sine by token."""
     boundaries: Sequence[int]
     """Where documents begin, and the end."""
-    head_dim: int
+    shape: ModelShape
     turn: Turn
 
     @property
@@ -110,11 +95,13 @@ class _PlannedLayer(torch.autograd.Function):
     """One layer; its first input is the residual stream, its last ones are the weights."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, row: Row, stash: Stash, *raw: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, row: Row, stash: Stash, kind: type[LayerWeights], *raw: Tensor
+    ) -> Tensor:
         ctx.save_for_backward(*raw)
-        ctx.row, ctx.stash, layer = row, stash, row.turn.layer
-        stash.weights[layer] = raw
-        out = _forward(x, LayerWeights(*raw).cast(x.dtype), row, stash.begin(layer))
+        ctx.row, ctx.stash, ctx.kind, layer = row, stash, kind, row.turn.layer
+        stash.weights[layer] = kind(*raw)
+        out = _forward(x, cast(kind(*raw), x.dtype), row, stash.begin(layer))
         stash.end(layer)
         return out
 
@@ -122,13 +109,13 @@ class _PlannedLayer(torch.autograd.Function):
     @once_differentiable  # type: ignore[misc]
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
         stash, layer = ctx.stash, ctx.row.turn.layer
-        raw = LayerWeights(*ctx.saved_tensors)
+        raw = ctx.kind(*ctx.saved_tensors)
         stored = stash.open(layer)
         x = _input(ctx.row, stash, layer)
-        found = _Backward(ctx.row, raw, raw.cast(stash.dtype), ctx.needs_input_grad[3:])
+        found = _Backward(ctx.row, raw, cast(raw, stash.dtype), ctx.needs_input_grad[4:])
         d_x = found.run(x, stored, d_out)
         stash.close(layer)
-        return (d_x, None, None, *found.grads())
+        return (d_x, None, None, None, *found.grads())
 
 
 def planned_layer(x: Tensor, row: Row, weights: LayerWeights) -> Tensor:
@@ -141,8 +128,10 @@ def planned_layer(x: Tensor, row: Row, weights: LayerWeights) -> Tensor:
     """
     stash = row.turn.stash
     if stash is None:
-        return _forward(x, weights.cast(x.dtype), row, {})
-    out: Tensor = _PlannedLayer.apply(x, row, stash, *weights)  # type: ignore[no-untyped-call]
+        return _forward(x, cast(weights, x.dtype), row, {})
+    out: Tensor = _PlannedLayer.apply(  # type: ignore[no-untyped-call]
+        x, row, stash, type(weights), *weights
+    )
     return out
 
 
@@ -154,10 +143,14 @@ def _forward(x: Tensor, weights: LayerWeights, row: Row, places: dict[str, Tenso
     out = torch.empty_like(x)
     stored = row.stored() if places else 0
     for tile in row.tiles():
-        y, gate, up = _inner(x, o, weights, tile, {}, 0)[:3]
-        out[tile] = torch.addmm(y, swiglu(gate, up), weights.down.T)
+        y, normed, inside = _inner(x, o, weights, row, tile, {})
+        out[tile] = _behind(y, normed, inside, weights)
+        if places and "chosen" in inside:
+            places["chosen"][tile] = inside["chosen"]
         if tile.start < stored:
-            places["y"][tile], places["gate"][tile], places["up"][tile] = y, gate, up
+            places["y"][tile] = y
+            for name in inside.keys() & {"gate", "up"}:
+                places[name][tile] = inside[name]
     if "x" in places:
         places["x"].copy_(x)
     if places:
@@ -176,7 +169,7 @@ def _heads(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return queries, keys and values of all tokens; those of stored ones are read."""
     matrices = (weights.q, weights.k, weights.v)
-    outs = [x.new_empty(len(x), len(w) // row.head_dim, row.head_dim) for w in matrices]
+    outs = [x.new_empty(len(x), len(w) // row.shape.head_dim, row.shape.head_dim) for w in matrices]
     known = len(stored["q"]) if stored else 0
     if stored:
         for out, name in zip(outs, "qkv", strict=True):
@@ -186,7 +179,7 @@ def _heads(
             continue
         normed = rms_norm(x[tile], weights.input_norm)
         q, k, v = (
-            functional.linear(normed, w).view(len(normed), -1, row.head_dim) for w in matrices
+            functional.linear(normed, w).view(len(normed), -1, row.shape.head_dim) for w in matrices
         )
         table = row.table(tile)
         outs[0][tile], outs[1][tile], outs[2][tile] = rotate(q, table), rotate(k, table), v
@@ -216,22 +209,32 @@ def _inner(
     x: Tensor,
     o: Tensor,
     weights: LayerWeights,
+    row: Row,
     tile: slice,
     stored: dict[str, Tensor],
-    known: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return a tile's stream behind attention, gate, up and the normed stream before these."""
-    if tile.start < known:
-        y = stored["y"][tile]
-        return (
-            y,
-            stored["gate"][tile],
-            stored["up"][tile],
-            rms_norm(y, weights.attention_norm),
-        )
-    y = torch.addmm(x[tile], o[tile].flatten(1), weights.o.T)
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Return a tile's stream behind attention, the same normed, and what the MLP begins with.
+
+    That is gate and up, or the experts that are chosen.
+    """
+    known = bool(stored) and tile.start < len(stored["y"])
+    y = stored["y"][tile] if known else torch.addmm(x[tile], o[tile].flatten(1), weights.o.T)
     normed = rms_norm(y, weights.attention_norm)
-    return y, functional.linear(normed, weights.gate), functional.linear(normed, weights.up), normed
+    if isinstance(weights, SparseWeights):
+        if stored:
+            return y, normed, {"chosen": stored["chosen"][tile].long()}
+        return y, normed, {"chosen": route(normed, weights.router, row.shape.active_experts)}
+    if known:
+        return y, normed, {name: stored[name][tile] for name in ("gate", "up")}
+    gate, up = (functional.linear(normed, w) for w in (weights.gate, weights.up))
+    return y, normed, {"gate": gate, "up": up}
+
+
+def _behind(y: Tensor, normed: Tensor, inside: dict[str, Tensor], weights: LayerWeights) -> Tensor:
+    """Return a tile's stream behind the MLP."""
+    if isinstance(weights, SparseWeights):
+        return y + mixture(normed, weights.experts(), inside["chosen"])
+    return torch.addmm(y, swiglu(inside["gate"], inside["up"]), weights.down.T)
 
 
 def _input(row: Row, stash: Stash, layer: int) -> Tensor:
@@ -249,16 +252,14 @@ def _input(row: Row, stash: Stash, layer: int) -> Tensor:
 
 def _output(row: Row, stash: Stash, layer: int, x: Tensor) -> Tensor:
     """Return a layer's output again, from its input and what it stored."""
-    weights = LayerWeights(*stash.weights[layer]).cast(x.dtype)
-    stored, known = stash.views(layer), row.stored()
+    weights, stored = cast(stash.weights[layer], x.dtype), stash.views(layer)
     if row.prefixes():
         o, _ = _attended(_heads(x, weights, row, stored), row, stored)
     else:
         o = stored["o"]
     out = torch.empty_like(x)
     for tile in row.tiles():
-        y, gate, up, _ = _inner(x, o, weights, tile, stored, known)
-        out[tile] = torch.addmm(y, swiglu(gate, up), weights.down.T)
+        out[tile] = _behind(*_inner(x, o, weights, row, tile, stored), weights)
     return out
 
 
@@ -310,15 +311,32 @@ class _Backward:
     ) -> tuple[Tensor, Tensor]:
         """Return a tile's gradients for the stream behind attention and for attention's output."""
         weights, d = self.weights, d_out[tile]
-        y, gate, up, normed = _inner(x, o, weights, tile, stored, self.row.stored())
-        self._add("down", d, swiglu(gate, up))
-        d_gate, d_up = swiglu_backward(gate, up, d @ weights.down)
-        self._add("gate", d_gate, normed)
-        self._add("up", d_up, normed)
-        d_normed = torch.addmm(d_gate @ weights.gate, d_up, weights.up)
+        y, normed, inside = _inner(x, o, weights, self.row, tile, stored)
+        if isinstance(weights, SparseWeights):
+            d_normed = self._through_experts(weights.experts(), normed, inside["chosen"], d)
+        else:
+            gate, up = inside["gate"], inside["up"]
+            self._add("down", d, swiglu(gate, up))
+            d_gate, d_up = swiglu_backward(gate, up, d @ weights.down)
+            self._add("gate", d_gate, normed)
+            self._add("up", d_up, normed)
+            d_normed = torch.addmm(d_gate @ weights.gate, d_up, weights.up)
         d_y = self._through_norm("attention_norm", y, d_normed, d)
         self._add("o", d_y, o[tile].flatten(1))
         return d_y, (d_y @ weights.o).view_as(o[tile])
+
+    def _through_experts(
+        self, weights: ExpertWeights, normed: Tensor, chosen: Tensor, d: Tensor
+    ) -> Tensor:
+        """Return a tile's gradient for what the experts get; autograd goes through one tile."""
+        leaves = [x.detach().requires_grad_() for x in (normed, *weights)]
+        with torch.enable_grad():
+            out = mixture(leaves[0], ExpertWeights(*leaves[1:]), chosen)
+        d_normed, *d_weights = torch.autograd.grad(out, leaves, d)
+        for name, d_weight in zip(weights._fields, d_weights, strict=True):
+            if name in self.sums:
+                self.sums[name] += d_weight
+        return d_normed
 
     def _before_attention(
         self, x: Tensor, d_heads: tuple[Tensor, Tensor, Tensor], d_y: Tensor, tile: slice

@@ -6,7 +6,7 @@ before their layers' turns. The last layers' buffers stay on the device.
 """
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -17,6 +17,7 @@ from trainer.copies import CopyEngine, Ticket, copies_for
 from trainer.hostpool import HostPool, Slot
 from trainer.layout import Element, LayerLayout, buffer_count, layer_layout, swapped_layers
 from trainer.plan import LayerPlan
+from trainer.weights import LayerWeights
 
 
 class Workspace:
@@ -94,7 +95,7 @@ class Stash:
         element = Element(dtype.itemsize, self.wide.itemsize)
         self.rebuilt: dict[int, Tensor] = {}
         """Layer inputs that were not stored and were made again."""
-        self.weights: dict[int, tuple[Tensor, ...]] = {}
+        self.weights: dict[int, LayerWeights] = {}
         """Weights of the layers from which the inputs of others are made again."""
         self._layouts = [
             layer_layout(shape, boundaries, plan, layer, element) for layer in range(shape.layers)
@@ -200,16 +201,15 @@ class Stash:
         return self._lease.buffers[self._key(layer)][: self._layouts[layer].nbytes]
 
     def _views(self, layer: int) -> dict[str, Tensor]:
-        return _views(self._bytes(layer), self._layouts[layer], self.dtype, self.wide)
+        kinds = {"narrow": self.dtype, "wide": self.wide, "index": torch.int16}
+        return _views(self._bytes(layer), self._layouts[layer], kinds)
 
 
 def _views(
-    flat: Tensor, layout: LayerLayout, narrow: torch.dtype, wide: torch.dtype
+    flat: Tensor, layout: LayerLayout, kinds: Mapping[str, torch.dtype]
 ) -> dict[str, Tensor]:
     """Return the tensors of a layout by name, as views of a flat buffer."""
     return {
-        t.name: flat[t.offset : t.offset + t.nbytes]
-        .view(wide if t.is_wide else narrow)
-        .view(t.shape)
+        t.name: flat[t.offset : t.offset + t.nbytes].view(kinds[t.kind]).view(t.shape)
         for t in layout.tensors
     }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.config import ConfigError, TrainerConfig, load_config
+from trainer.config import EXPERT_SIZES, ConfigError, TrainerConfig, load_config
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -71,7 +71,8 @@ def test_every_key_arrives(tmp_path):
     found = dataclasses.asdict(config)
     written = tomllib.loads(WHOLE)
     written["optimizer"]["betas"] = tuple(written["optimizer"]["betas"])
-    written["model"]["preset"] = None
+    for absent in ("preset", *EXPERT_SIZES):
+        written["model"][absent] = None
 
     assert found == written
 
@@ -165,6 +166,7 @@ interval = 5
     ("old", "new", "message"),
     [
         ("kv_heads = 2", "kv_heads = 3", "model.kv_heads: 3 does not divide the 4 query heads"),
+        ("ffn = 256", "ffn = 256\nexperts = 4", "model: active_experts = 0 of experts = 4"),
         ("head_dim = 32", "head_dim = 33", "model.head_dim: 33 is odd"),
         ("ffn = 256", "", "model.ffn: missing; give a size, or model.preset for all of them"),
         ("layers = 2", 'preset = "20M"', 'model.preset: "20M" is none of tiny, 20m'),

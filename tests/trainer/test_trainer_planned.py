@@ -33,6 +33,20 @@ from trainer.stash import Workspace  # noqa: E402
 
 SHAPE = ModelShape(layers=5, hidden=32, heads=4, kv_heads=2, head_dim=8, ffn=48, vocab=61)
 LENGTHS = (5, 1, 40, 1, 1, 17)
+EXPERTS = ModelShape(
+    layers=5,
+    hidden=32,
+    heads=4,
+    kv_heads=2,
+    head_dim=8,
+    ffn=48,
+    vocab=61,
+    experts=6,
+    active_experts=2,
+    shared_experts=1,
+    expert_ffn=16,
+    dense_layers=1,
+)
 CPU = torch.device("cpu")
 
 
@@ -135,12 +149,14 @@ def test_float64_gradients_are_exact(lengths, tile, heads, alpha, stride, reside
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_float32_gradients(seed):
-    """In float32 the gradients are those of autograd to 2e-6."""
+@pytest.mark.parametrize("shape", [SHAPE, EXPERTS], ids=["dense", "experts"])
+def test_gradients_of_each_dtype(seed, shape):
+    """The gradients are those of autograd, to 2e-6 in float32 and to 1e-12 in float64."""
     batch = packed(seed=seed)
-    expected = gradients(decoder(torch.float32, seed=seed), batch)
-
-    assert worst(gradients(decoder(torch.float32, plan(), seed=seed), batch), expected) <= 2e-6
+    for dtype, tolerance in ((torch.float32, 2e-6), (torch.float64, 1e-12)):
+        expected = gradients(decoder(dtype, shape=shape, seed=seed), batch)
+        found = gradients(decoder(dtype, plan(), shape=shape, seed=seed), batch)
+        assert worst(found, expected) <= tolerance
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -157,17 +173,18 @@ def test_bfloat16_is_as_near_to_the_truth_as_autograd(seed):
     assert error(plan(tile=64)) <= error(None)
 
 
+@pytest.mark.parametrize("shape", [SHAPE, EXPERTS], ids=["dense", "experts"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_no_plan_changes_a_bit(dtype):
+def test_no_plan_changes_a_bit(dtype, shape):
     """What is stored, where and how it travels changes no bit, nor does a repeated pass."""
     batch = packed()
-    model = decoder(dtype, plan())
+    model = decoder(dtype, plan(), shape=shape)
     base = gradients(model, batch)
 
     assert same(gradients(model, batch), base)
     for chosen in PLANS:
         for copies in (EagerCopies(), LazyCopies()):
-            assert same(gradients(decoder(dtype, chosen, copies), batch), base), chosen
+            assert same(gradients(decoder(dtype, chosen, copies, shape=shape), batch), base), chosen
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -217,14 +234,22 @@ def test_without_gradients_nothing_is_stored():
 
 
 @pytest.mark.parametrize("chosen", [plan(), *PLANS])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_bytes_are_as_predicted(dtype, chosen):
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [
+        (torch.float32, SHAPE),
+        (torch.bfloat16, SHAPE),
+        (torch.float64, SHAPE),
+        (torch.bfloat16, EXPERTS),
+    ],
+)
+def test_bytes_are_as_predicted(dtype, shape, chosen):
     """The counters of device and host show what was predicted, to the byte, and then nothing."""
     batch = packed((40, 1, 700, 57))
-    model = decoder(dtype, chosen)
+    model = decoder(dtype, chosen, shape=shape)
     loss = model.loss_sum(*batch)
     element = Element(dtype.itemsize, max(dtype.itemsize, 4))
-    expected = pass_bytes(SHAPE, batch[2], chosen, element)
+    expected = pass_bytes(shape, batch[2], chosen, element)
 
     assert (model.workspace.host.used, model.workspace.device_bytes) == (
         expected.host,
