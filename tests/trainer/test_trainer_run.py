@@ -105,6 +105,20 @@ def test_planned_trains_as_kept(write_config, tmp_path, dtype):
         assert a["grad_norm"] == pytest.approx(b["grad_norm"], rel=10 * tolerance)
 
 
+def test_experts_train_planned_as_kept(write_config, tmp_path):
+    """A model with experts learns, and planned activations train it to the losses of kept ones."""
+    sizes = "experts = 4\nactive_experts = 2\nshared_experts = 1\nexpert_ffn = 24\n"
+    for name, text in {"kept": "", "planned": PLANNED}.items():
+        path = write_config(name, training=text)
+        path.write_text(path.read_text().replace("[training]", sizes + "[training]"))
+        assert main([str(path)]) == 0
+    kept, planned = (lines(tmp_path / name) for name in ("kept", "planned"))
+
+    assert kept[-1]["loss"] < kept[0]["loss"] - 0.5
+    for a, b in zip(planned, kept, strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], rel=1e-4)
+
+
 @pytest.mark.parametrize("stop", [1, 4, 7, 11])
 def test_resume_is_bitwise_at_any_step(undisturbed, write_config, tmp_path, monkeypatch, stop):
     """Stopped after any step and started again, a run comes to the same losses and weights."""
