@@ -280,9 +280,10 @@ def _programme(a: _Arrays, bound: int, offsets: Ints, seconds: float) -> tuple[I
     at_row, at_column, value = (np.concatenate(part) for part in zip(*table, strict=True))
     matrix = coo_array((value, (at_row, at_column)), shape=(n + 2 * pairs, n + pairs + 1))
     upper = np.concatenate((-a.size, -a.size[first], cap - a.size[second]))
+    # All columns are whole numbers of units: as real ones they would end up a tolerance too low.
     found = milp(
         np.concatenate((np.zeros(n + pairs), [1.0])),
-        integrality=np.concatenate((np.zeros(n), np.ones(pairs), [0.0])),
+        integrality=np.ones(n + pairs + 1),
         bounds=Bounds(
             np.concatenate((np.zeros(n + pairs), [bound])),
             np.concatenate((cap - a.size, np.ones(pairs), [cap])),
@@ -298,7 +299,5 @@ def _programme(a: _Arrays, bound: int, offsets: Ints, seconds: float) -> tuple[I
     better = _first_fit(a, order)
     if _peak(a, better) > cap:
         return offsets, False
-    # Without pairs it is a linear programme, whose result is its own bound.
-    least = found.fun if found.mip_dual_bound is None else found.mip_dual_bound
-    proved = found.status == 0 and _peak(a, better) <= math.ceil(least - 1e-6)
+    proved = found.status == 0 and _peak(a, better) <= math.ceil(found.mip_dual_bound - 1e-6)
     return better, proved

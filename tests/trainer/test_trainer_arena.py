@@ -162,7 +162,7 @@ def test_traced_layers_meet_the_bound_within_a_second(preset):
         took = time.process_time() - began
         assert (layout.proof, layout.peak) == ("tight", trace.max_live())
         assert took < 1
-        spans = sorted((layout.offsets[b.name], b) for b in trace.blocks)
+        spans = sorted(((layout.offsets[b.name], b) for b in trace.blocks), key=lambda s: s[0])
         for n, (offset, block) in enumerate(spans):
             for later, other in spans[n + 1 :]:
                 if later >= offset + block.nbytes:
