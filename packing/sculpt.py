@@ -18,8 +18,11 @@ import numpy.typing as npt
 
 from packing.fit import PackSettings, Pieces, fit_rows
 from packing.pieces import in_tokens, in_units
-from packing.sculpt_fill import OPEN, arrange, near_labels, place, refine, row_relevance, tighten
+from packing.sculpt_fill import place, refine
+from packing.sculpt_order import arrange, near_labels, row_relevance
 from packing.sculpt_settings import SculptSettings
+from packing.sculpt_state import OPEN
+from packing.sculpt_tighten import tighten
 from packing.shared_rows import keep_long
 from packing.spherical import (
     Centres,

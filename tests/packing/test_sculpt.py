@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from packing.fit import PackSettings, Pieces, fit_rows
 from packing.format import ShardError
 from packing.sculpt import OPEN, Limits, fill_cluster, labels, sculpt_rows, split
-from packing.sculpt_fill import arrange, near_labels, place, refine, row_relevance, tighten
+from packing.sculpt_fill import place, refine
+from packing.sculpt_order import arrange, near_labels, row_relevance
 from packing.sculpt_settings import SculptSettings
+from packing.sculpt_tighten import tighten
 from packing.spherical import UNIT, directions, find_centres, nearest, project, to_grid
 from transforms.record import mix64
 
