@@ -21,8 +21,9 @@ from packing.cost import ModelShape
 from trainer.allocation import Block, Layout, Trace, solve
 from trainer.ops import rotary_table
 from trainer.plan import LayerPlan
-from trainer.planned import LayerWeights, Row, Turn, planned_layer
+from trainer.planned import Row, Turn, planned_layer
 from trainer.stash import Stash, Workspace
+from trainer.weights import DenseWeights
 
 
 class _Recorder(TorchDispatchMode):
@@ -154,8 +155,16 @@ def trace_layer(
         boundaries: where the row's documents begin, and the end.
         plan: what is stored.
         dtype: what is computed in; weights are at least float32.
+
+    Raises:
+        ValueError: the model has experts, whose matrices take what their router sends them.
     """
-    alone = replace(shape, layers=1, dense_layers=0, full_layers=0)
+    if shape.experts:
+        raise ValueError(
+            f"a layer with experts = {shape.experts}: what each takes is known only when it runs; "
+            "trace a shape without experts"
+        )
+    alone = replace(shape, layers=1)
     plan = replace(plan, resident_layers=1, input_stride=1)
     wide = torch.promote_types(dtype, torch.float32)
     tokens, queries = boundaries[-1], shape.heads * shape.head_dim
@@ -172,12 +181,12 @@ def trace_layer(
         (shape.hidden, shape.ffn),
     )
     with FakeTensorMode():
-        weights = LayerWeights(*(torch.empty(s, dtype=wide).requires_grad_() for s in sizes))
+        weights = DenseWeights(*(torch.empty(s, dtype=wide).requires_grad_() for s in sizes))
         x = torch.empty((tokens, shape.hidden), dtype=dtype).requires_grad_()
         rotary = rotary_table(torch.arange(tokens), shape.head_dim, wide)
         stash = Stash(Workspace(torch.device("cpu")), alone, plan, boundaries, dtype)
         stash.begin(0)  # takes the layer's buffer, which is none of the traces'
-        row = Row(rotary, boundaries, shape.head_dim, Turn(plan, 0, stash))
+        row = Row(rotary, boundaries, alone, Turn(plan, 0, stash))
         made: list[Tensor] = []
         forward = trace_allocations(lambda: made.append(planned_layer(x, row, weights)))
         d_out = torch.empty_like(made[0])
