@@ -1,11 +1,12 @@
 """``python -m trainer CONFIG.toml``: exit codes and the lines around a run.
 
-Exit codes: 0 finished or stopped with a checkpoint, 1 the training failed, 2 configuration or
-usage, 3 the dataset, 4 storage or lock.
+Exit codes: 0 finished or stopped with a checkpoint, 1 the training failed or, with
+``--plan``, does not fit, 2 configuration or usage, 3 the dataset, 4 storage or lock.
 """
 
 import argparse
 import contextlib
+import json
 import os
 import shlex
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from packing.format import ShardError
 from trainer.config import ConfigError, TrainerConfig, load_config
+from trainer.machine import MachineError, find_profile
 from trainer.stopping import StopRequest, StorageError, only_run_in
 
 
@@ -26,18 +28,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "newest checkpoint. Several processes: torchrun --nproc-per-node N -m trainer CONFIG.toml",
     )
     parser.add_argument("config", metavar="CONFIG.toml", type=Path)
-    path: Path = parser.parse_args(arguments).config
+    parser.add_argument(
+        "--plan", action="store_true", help="predict memory and time instead of training"
+    )
+    parser.add_argument("--machine", default="h100", help="with --plan: h100, h200 or a JSON file")
+    parser.add_argument("--json", action="store_true", help="with --plan: one JSON object")
+    options = parser.parse_args(arguments)
+    path: Path = options.config
+    if options.json and not options.plan:
+        parser.error("--json belongs to --plan")
     try:
+        if options.plan:
+            return _forecast(load_config(path), options.machine, as_object=options.json)
         with StopRequest() as stop:
             return _train(path, load_config(path), stop)
     except KeyboardInterrupt:
         return _fail(128 + signal.SIGINT, "interrupted; start again to go on from the checkpoint")
-    except ConfigError as error:
+    except (ConfigError, MachineError) as error:
         return _fail(2, error)
     except ShardError as error:
         return _fail(3, error)
     except (StorageError, OSError) as error:
         return _fail(4, error)
+
+
+def _forecast(config: TrainerConfig, machine: str, *, as_object: bool) -> int:
+    """Print what a run takes on a machine; 1 where it does not fit."""
+    from trainer.forecast import as_json, forecast, lines
+
+    found = forecast(config, find_profile(machine))
+    shown = [json.dumps(as_json(found))] if as_object else lines(found, config.training.steps)
+    for line in shown:
+        print(line)  # noqa: T201
+    return 0 if found.fits else 1
 
 
 def _train(path: Path, config: TrainerConfig, stop: StopRequest) -> int:

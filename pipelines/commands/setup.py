@@ -60,10 +60,32 @@ def train(
     config: Annotated[
         Path, typer.Argument(metavar="CONFIG", help="The trainer's configuration, a TOML file.")
     ],
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan", help="Predict memory and time instead of training, without PyTorch."
+        ),
+    ] = False,
+    machine: Annotated[
+        str,
+        typer.Option("--machine", metavar="NAME", help="With --plan: h100, h200 or a JSON file."),
+    ] = "h100",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --plan: print one JSON object.")
+    ] = False,
 ) -> None:
-    """Train a model on a packed dataset with the bundled trainer; goes on from its checkpoint."""
+    """Train a model on a packed dataset with the bundled trainer; goes on from its checkpoint.
+
+    With --plan it says whether the rows fit a machine, how long a row can be and what a step
+    takes; exit code 1 where they do not fit.
+    """
     from pipelines.doctor import InstallationError
 
+    if plan:
+        options = ["--plan", "--machine", machine, *(["--json"] if as_json else [])]
+        raise typer.Exit(run_child([sys.executable, "-P", "-m", "trainer", str(config), *options]))
+    if as_json:
+        raise typer.BadParameter("--json belongs to --plan")
     if importlib.util.find_spec("torch") is None:
         raise InstallationError(
             "drystone train needs PyTorch, which is not installed: pip install 'drystone[train]'"
