@@ -108,3 +108,14 @@ def test_profiles_come_from_files(tmp_path):
         find_profile(str(path))
     with pytest.raises(MachineError, match="h100, h200"):
         find_profile("h300")
+
+
+def test_a_measured_profile_is_one(tmp_path):
+    """What a device is measured to do makes a profile that is read back; here a CPU, tiny."""
+    torch = pytest.importorskip("torch")
+    from trainer.measure import measure
+
+    found = measure(torch.device("cpu"), tokens=64, width=64)
+    save_profile(found, tmp_path / "cpu.json")
+    assert find_profile(str(tmp_path / "cpu.json")) == found
+    assert found.gemm != CUDNN.gemm

@@ -13,7 +13,7 @@ from packing.reader import PackedReader
 from trainer.cli import main
 from trainer.geometry import PRESETS
 from trainer.layout import Element, pass_bytes
-from trainer.machine import PROFILES, save_profile
+from trainer.machine import PROFILES, save_profile, utilization
 from trainer.plan import LayerPlan
 from trainer.planner import (
     ALPHAS,
@@ -211,3 +211,18 @@ def test_planning_needs_no_torch(write_config):
     assert done.returncode == 0, done.stderr
     assert "[training.plan]" in done.stdout
     assert "MFU" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("preset", "tokens", "seconds", "mfu"),
+    [("1b", 131_072, 9.3, 0.474), ("1b", 524_288, 132, 0.446), ("3b", 524_288, 346, 0.44)],
+)
+def test_plans_are_as_fast_as_the_design_says(preset, tokens, seconds, mfu):
+    """On an H200 the fastest plans take the seconds of the design's own model within 3 %."""
+    shape = replace(PRESETS[preset], vocab=128_256)
+    work = Work(shape, True, BF16, (0, tokens))
+    _, found = choose(work, PROFILES["h200"])
+    flops = work.flops()
+    flop = 3 * (flops.linear + flops.attention + flops.head)
+    assert found.seconds == pytest.approx(seconds, rel=0.03)
+    assert utilization(flop, found.seconds, PROFILES["h200"]) == pytest.approx(mfu, rel=0.03)
