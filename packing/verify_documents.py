@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,16 @@ class _Documents:
     """[t] weight of the target of each token (the next one); None where all weigh 1."""
     copies: npt.NDArray[np.int64] | None
     """[d] how often each is selected; None where that is unknown."""
+
+    def between(self, first: int, stop: int) -> "_Documents":
+        """Return the documents at places [first, stop); tokens and weights are shared."""
+        return replace(
+            self,
+            uid=self.uid[first:stop],
+            offsets=self.offsets[first : stop + 1],
+            domain=self.domain[first:stop],
+            copies=None if self.copies is None else self.copies[first:stop],
+        )
 
 
 def prove_documents(
@@ -82,11 +92,13 @@ def prove_documents(
         selected = Selected(pack, mixture, known="mixture" not in manifest.parents)
         before = 0
         fim = FimProof(findings, load_manifest(str(encode)).config)
-        for found, last in _encoded(encode, selected, info, fim):
+        for parts, last in _encoded(encode, selected, info, fim):
             pieces = store.of(before, last + 1)
             before = last + 1
             documents += prove_joins(findings, pieces, info)
-            _prove_tokens(findings, pieces, found)
+            for part in parts:
+                pieces = _prove_tokens(findings, pieces, part)
+            _report_strangers(findings, pieces)
         fim.finish()
         rest = store.of(before, np.iinfo(np.int64).max)
         documents += prove_joins(findings, rest, info)
@@ -118,12 +130,12 @@ class _Parents:
         return path if found.fingerprint == self._manifest.parents.get(stage) else None
 
 
-def _prove_tokens(findings: Findings, pieces: Pieces, documents: _Documents) -> None:
-    """Compare pieces with the encoded documents of the same range of addresses."""
+def _prove_tokens(findings: Findings, pieces: Pieces, documents: _Documents) -> Pieces:
+    """Compare encoded documents with their pieces; return the pieces of other documents."""
     at = np.searchsorted(documents.uid, pieces["uid"])
     known = at < len(documents.uid)
     known[known] = documents.uid[at[known]] == pieces["uid"][known]
-    _report_strangers(findings, pieces[~known])
+    others = pieces[~known]
     pieces, at = pieces[known], at[known]
     n_tokens = np.diff(documents.offsets)
     end = pieces["offset"].astype(np.int64) + pieces["length"]
@@ -161,6 +173,7 @@ def _prove_tokens(findings: Findings, pieces: Pieces, documents: _Documents) -> 
             pieces,
             lambda k: f"domain {pieces['domain'][k]}, expected {documents.domain[at[k]]}",
         )
+    return others
 
 
 def _prove_contents(
@@ -220,27 +233,68 @@ def _report_strangers(findings: Findings, pieces: Pieces) -> None:
 
 def _encoded(
     encode: Path, selected: Selected, info: DatasetInfo, fim: FimProof
-) -> Iterator[tuple[_Documents, int]]:
-    """Give the selected documents of the tokens artifact, and the last address looked at."""
+) -> Iterator[tuple[list[_Documents], int]]:
+    """Give the selected documents of the tokens artifact, and the last address looked at.
+
+    Files of many small source files hold addresses all over the range, so that other files' lie
+    between theirs. Of each file that is open, one row group is held.
+    """
     number = {name: place for place, name in enumerate(info.domains)}
-    last = -1
-    for entry in sorted(load_manifest(str(encode)).files, key=lambda f: f.name):
-        if entry.name.startswith("drops-"):
+    names = [f.name for f in load_manifest(str(encode)).files if not f.name.startswith("drops-")]
+    paths = [f"{encode}{os.sep}{name}" for name in names]
+    firsts = [(first, path) for path in paths for first in _first(path)]
+    waiting = sorted(firsts, reverse=True)
+    files: list[Iterator[tuple[_Documents, int]]] = []
+    heads: list[tuple[_Documents, int]] = []
+    while waiting or files:
+        last = min((last for _, last in heads), default=-1)
+        if waiting and (not files or waiting[-1][0] <= last):
+            files.append(_file(waiting.pop()[1], selected, number, fim))
+            heads.append(next(files[-1]))
             continue
-        path = f"{encode}{os.sep}{entry.name}"
-        file = pq.ParquetFile(path, page_checksum_verification=True)
-        known = ("doc_uid", "input_ids", "domain", "loss_spans")
-        names = [name for name in known if name in file.schema_arrow.names]
-        for group in range(file.num_row_groups):
-            table = file.read_row_group(group, columns=names, use_threads=False).combine_chunks()
-            uid = table["doc_uid"].to_numpy()
-            if not len(uid):
-                continue
-            if uid[0] <= last or (np.diff(uid) <= 0).any():
-                raise ShardError(f"{path}: documents are not in the order of their address")
-            last = int(uid[-1])
-            fim.check(table)
-            yield _documents(table, uid, selected, number), last
+        parts = []
+        for place, (documents, end) in enumerate(heads):
+            at = int(np.searchsorted(documents.uid, last, "right"))
+            parts.append(documents.between(0, at))
+            heads[place] = documents.between(at, len(documents.uid)), end
+        yield parts, last
+        for place in reversed(range(len(files))):
+            if heads[place][1] == last:
+                following = next(files[place], None)
+                if following is None:
+                    del files[place], heads[place]
+                else:
+                    heads[place] = following
+
+
+def _first(path: str) -> Iterator[int]:
+    """Give the first address of a file of tokens; nothing where it has no document."""
+    file = pq.ParquetFile(path, page_checksum_verification=True)
+    for group in range(file.num_row_groups):
+        uid = file.read_row_group(group, columns=["doc_uid"], use_threads=False)["doc_uid"]
+        if len(uid):
+            yield uid[0].as_py()
+            return
+
+
+def _file(
+    path: str, selected: Selected, number: dict[str, int], fim: FimProof
+) -> Iterator[tuple[_Documents, int]]:
+    """Give the selected documents of one file's row groups, and the last address of each."""
+    file = pq.ParquetFile(path, page_checksum_verification=True)
+    known = ("doc_uid", "input_ids", "domain", "loss_spans")
+    names = [name for name in known if name in file.schema_arrow.names]
+    last = -1
+    for group in range(file.num_row_groups):
+        table = file.read_row_group(group, columns=names, use_threads=False).combine_chunks()
+        uid = table["doc_uid"].to_numpy()
+        if not len(uid):
+            continue
+        if uid[0] <= last or (np.diff(uid) <= 0).any():
+            raise ShardError(f"{path}: documents are not in the order of their address")
+        last = int(uid[-1])
+        fim.check(table)
+        yield _documents(table, uid, selected, number), last
 
 
 def _documents(

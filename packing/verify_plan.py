@@ -205,8 +205,9 @@ def _report_balance(findings: Findings, plan: Plan, trained: npt.NDArray[np.int6
         _, group = np.unique(key, return_inverse=True)
         load = np.bincount(group * info.dp + rank, values, minlength=(group.max() + 1) * info.dp)
         load = load.reshape(-1, info.dp)
-        # A short last step leaves ranks idle; it says nothing about the balance.
-        load = load[(load > 0).all(axis=1)]
+        # A short last step leaves ranks idle, or one with a row more; it says nothing about the balance.
+        places = np.bincount(group)
+        load = load[(load > 0).all(axis=1) & (places == places.max())]
         if len(load):
             ratio = load.max(axis=1) / load.mean(axis=1)
             findings.counts[name] = round(float(ratio.mean()), 6)

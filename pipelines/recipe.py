@@ -123,7 +123,10 @@ class Recipe:
             raise ValueError(problem.line("recipe"))
         for problem in _unshared(self.pack.long, self.balance.dp):
             raise ValueError(problem.line("recipe"))
-        for problem in _too_short(self.pack.seq_len, self.tokenizer.bos, self.tokenizer.eos):
+        tokenizer = self.tokenizer
+        for problem in _too_short(
+            self.pack.seq_len, tokenizer.bos, tokenizer.eos, fim=tokenizer.fim is not None
+        ):
             raise ValueError(problem.line("recipe"))
         for problem in _without_text(
             [source.name for source in self.sources if source.holds_tokens],
@@ -272,7 +275,10 @@ def _raw_rules(raw: dict[str, Any]) -> Iterator[Problem]:
     tokenizer = raw.get("tokenizer", {})
     if isinstance(pack, dict) and isinstance(tokenizer, dict):
         yield from _too_short(
-            pack.get("seq_len"), tokenizer.get("bos", False), tokenizer.get("eos", True)
+            pack.get("seq_len"),
+            tokenizer.get("bos", False),
+            tokenizer.get("eos", True),
+            fim=tokenizer.get("fim") is not None,
         )
     yield from _raw_without_text(raw, sources)
     embed = raw.get("embed")
@@ -389,13 +395,15 @@ def _without_text(holders: Sequence[str], model: Any, stages: Sequence[str]) -> 
         yield Problem(tuple(name.split(".")), text)
 
 
-def _too_short(seq_len: Any, bos: Any, eos: Any) -> Iterator[Problem]:
-    """Yield the problem of rows that hold no token beside those that begin and end a document."""
+def _too_short(seq_len: Any, bos: Any, eos: Any, *, fim: bool) -> Iterator[Problem]:
+    """Yield the problem of rows that hold no token beside the special ones of a document."""
     special = [name for name, used in (("bos", bos), ("eos", eos)) if used is True]
-    if isinstance(seq_len, int) and 2 <= seq_len <= len(special):
+    count = len(special) + 3 * fim
+    if isinstance(seq_len, int) and 2 <= seq_len <= count:
+        names = " and ".join([*special, *(["the three tokens of tokenizer.fim"] * fim)])
         text = (
-            f"a row of {seq_len} tokens holds {' and '.join(special)} and nothing else; set "
-            f"seq_len to at least {len(special) + 1}"
+            f"a row of {seq_len} tokens has no room for text beside {names}; set seq_len to at "
+            f"least {count + 1}"
         )
         yield Problem(("pack", "seq_len"), text)
 

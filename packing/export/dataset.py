@@ -54,6 +54,16 @@ def open_dataset(folder: Path) -> Packed:
     return Packed(plan.dataset, plan.table, read)
 
 
+def lost_alignment(info: DatasetInfo) -> tuple[str, ...]:
+    """Return the sentence that says that pieces are not aligned in a format, where they were."""
+    if info.align == 1:
+        return ()
+    return (
+        f"Alignment: pieces follow each other without the filling that lets each begin at a "
+        f"multiple of {info.align} tokens.",
+    )
+
+
 def refuse_shared_rows(packed: Packed, dataset: Path, form: str) -> None:
     """Refuse a dataset with rows that several ranks share, where a format has one length of rows.
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from packing.export.dataset import Exported, Packed, open_dataset
+from packing.export.dataset import Exported, Packed, lost_alignment, open_dataset
 from packing.format import IGNORED_LABEL
 from packing.rows import MicroBatch, RowGroup
 from packing.writer import published
@@ -72,7 +72,7 @@ def export_hf(dataset: Path, out: Path) -> Exported:
     card = out / "README.md"
     with published(card) as temporary:
         temporary.write_text(_card(packed, rows, tokens), encoding="utf-8")
-    return Exported("hf", (*files, card), rows, tokens, _LOST)
+    return Exported("hf", (*files, card), rows, tokens, (*_LOST, *lost_alignment(packed.info)))
 
 
 def _table(group: RowGroup, packed: Packed, first: int) -> pa.Table:
@@ -128,7 +128,7 @@ def _write(out: Path, number: int, tables: list[pa.Table]) -> Path:
 
 def _card(packed: Packed, rows: int, tokens: int) -> str:
     info = packed.info
-    lost = "\n".join(f"* {sentence}" for sentence in _LOST)
+    lost = "\n".join(f"* {sentence}" for sentence in (*_LOST, *lost_alignment(info)))
     return f"""# Packed rows
 
 {rows} rows of at most {info.seq_len} tokens, {tokens} tokens in all; strategy {info.strategy},

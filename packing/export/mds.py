@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from packing.export.dataset import Exported, Packed, open_dataset
+from packing.export.dataset import Exported, Packed, lost_alignment, open_dataset
 from packing.rows import MicroBatch, RowGroup
 from packing.writer import published
 
@@ -84,7 +84,7 @@ def export_mds(dataset: Path, out: Path) -> Exported:
     with published(index) as temporary:
         text = json.dumps({"shards": shards, "version": 2}, sort_keys=True)
         temporary.write_text(text, encoding="utf-8")
-    return Exported("mds", (*files, index), rows, tokens, _LOST)
+    return Exported("mds", (*files, index), rows, tokens, (*_LOST, *lost_alignment(packed.info)))
 
 
 def _groups(packed: Packed) -> Iterator[tuple[RowGroup, int]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from packing.export.dataset import Exported, open_dataset, refuse_shared_rows
+from packing.export.dataset import Exported, lost_alignment, open_dataset, refuse_shared_rows
 from packing.format import DatasetInfo, ShardError
 from packing.rows import MicroBatch
 from packing.writer import published
@@ -68,7 +68,7 @@ def export_megatron(dataset: Path, out: Path) -> Exported:
             tokens += len(group.input_ids)
     with published(index) as temporary:
         temporary.write_bytes(_index(rows, info, dtype))
-    return Exported("megatron", (data, index), rows, tokens, _LOST)
+    return Exported("megatron", (data, index), rows, tokens, (*_LOST, *lost_alignment(packed.info)))
 
 
 def _index(rows: int, info: DatasetInfo, dtype: np.dtype[np.generic]) -> bytes:

@@ -124,6 +124,17 @@ def test_megatron_cuts_between_our_rows(make_world, tmp_path):
     assert any("plan" in sentence for sentence in done.lost)
 
 
+@pytest.mark.parametrize("form", ["megatron", "hf", "mds"])
+def test_alignment_that_is_lost_is_named(make_world, tmp_path, form):
+    """Formats without the filling of aligned pieces say so, where pieces are aligned."""
+    world = make_world()
+    plain = export_dataset(world.folder, form, tmp_path / "plain")
+    world.info = dataclasses.replace(world.info, align=4, seq_len=4 * world.info.seq_len)
+    done = export_dataset(world.write(), form, tmp_path / "aligned")
+    assert not any("multiple of" in sentence for sentence in plain.lost)
+    assert any("multiple of 4 tokens" in sentence for sentence in done.lost)
+
+
 def test_megatron_with_a_large_vocabulary(make_world, tmp_path):
     """Ids that two bytes cannot hold take four; a suffix in the prefix is ignored."""
     world = make_world()

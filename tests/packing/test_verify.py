@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -9,10 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import packing.verify_pieces
+from packing.findings import Findings
 from packing.format import ShardError
 from packing.reader import PackedReader
 from packing.verify import CHECKS, verify
 from packing.verify_pieces import Digest
+from packing.verify_plan import _report_balance
 from packing.verify_zones import ZONE_CHECKS
 from packing.writer import RowFileWriter, write_plan
 
@@ -377,7 +380,7 @@ def test_row_too_long_and_foreign_footers(make_world, plain):
 def test_tokens_artifact_that_cannot_be_read(make_world):
     """A damaged tokens artifact fails the checks that need it."""
     world = make_world()
-    [first, _] = sorted(world.folder.parent.glob("encode-*/*.parquet"))
+    first, *_ = sorted(world.folder.parent.glob("encode-*/*.parquet"))
     first.write_bytes(b"PAR1 nothing PAR1")
     assert "tokens are those of the tokens artifact" in verify(world.folder).failed
 
@@ -399,6 +402,22 @@ def test_unknown_model_leaves_costs_open(make_world):
     value["config"] = {}
     path.write_text(json.dumps(value))
     assert "shape" in verify(world.folder).unproved["costs are those of the rows"]
+
+
+def test_short_last_step_is_left_out_of_the_balance():
+    """A last step in which one rank has a row more counts neither as a step nor as a slot."""
+    columns = {
+        "step": [0, 0, 0, 0, 1, 1, 1],
+        "slot": [0, 0, 1, 1, 0, 0, 1],
+        "rank": [0, 1, 0, 1, 0, 1, 0],
+        "cp": [1] * 7,
+        "cost": [3.0, 1.0, 1.0, 3.0, 1.0, 1.0, 1.0],
+    }
+    plan = SimpleNamespace(info=SimpleNamespace(dp=2), row_id=range(7), table=pa.table(columns))
+    findings = Findings("d")
+    _report_balance(findings, plan, np.empty(0, np.int64))
+    ratios = {"step_max_over_mean": 1.0, "slot_max_over_mean": round((1.5 + 1.5 + 1) / 3, 6)}
+    assert findings.counts == ratios
 
 
 def test_digest_is_of_tokens_and_places():

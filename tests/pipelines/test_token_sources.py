@@ -180,6 +180,10 @@ def test_missing_data_and_wrong_columns(tokenized, tmp_path):
         ("[dedupe.near]\n[tokenizer]\nmodel='m'", r"dedupe.near: .*\[dedupe.near\] reads text"),
         ("[decontaminate]\npath=['e']\n[tokenizer]\nmodel='m'", "decontaminate: source 's' holds"),
         ("[pack]\nseq_len=2\n[tokenizer]\nbos=true\nmodel='m'", "pack.seq_len: a row of 2 tokens"),
+        (
+            "[pack]\nseq_len=4\n[tokenizer]\nmodel='m'\n[tokenizer.fim]",
+            "room for text beside eos and the three tokens of tokenizer.fim; set seq_len to at least 5",
+        ),
     ],
 )
 def test_recipes_that_ask_for_text(tmp_path, more, said):
