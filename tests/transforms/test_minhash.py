@@ -1,5 +1,6 @@
 """Signatures, bands and the S-curve against numpy, datasketch and simulation."""
 
+import itertools
 import random
 import re
 import subprocess
@@ -124,7 +125,10 @@ def test_the_defaults_miss_one_pair_in_ten_thousand_at_most():
 def test_the_documented_curve_is_the_formula():
     """The table of docs/near-duplicates.md holds rounded values of the formula."""
     page = (Path(__file__).parents[2] / "docs" / "near-duplicates.md").read_text()
-    lines = [line.strip("|").split("|") for line in page.splitlines() if line.startswith("|")]
+    # The first table of the page.
+    tables = itertools.groupby(page.splitlines(), key=lambda line: line.startswith("|"))
+    table = next(list(found) for is_table, found in tables if is_table)
+    lines = [line.strip("|").split("|") for line in table]
     similarities = [float(cell) for cell in lines[0][1:]]
     assert len(lines) > 4
     for name, *cells in lines[2:]:
