@@ -26,11 +26,11 @@ from trainer.stash import Stash, Workspace
 from trainer.weights import DenseWeights
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes when storages come and go; an operation is one event."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.now = 0
         self.born: dict[int, tuple[str, int, int]] = {}
         self.died: dict[int, int] = {}

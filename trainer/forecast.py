@@ -94,10 +94,7 @@ def forecast(config: TrainerConfig, machine: MachineProfile) -> Forecast:
     )
     work = Work(shape, config.model.is_tied, element, largest)
     given = config.training.layer_plan()
-    if given is not None:
-        plan, predicted = given, predict(work, given, machine)
-    else:
-        plan, predicted = choose(work, machine) or (None, None)
+    plan, predicted = _planned(work, given, machine)
     every = -(-len(passes) // STEPS_TIMED)
     timed = [] if plan is None else [_step(work, s, plan, machine) for s in passes[::every]]
     seconds, tokens, tflop = np.mean(timed, axis=0).tolist() if timed else (0.0, 0.0, 0.0)
@@ -118,10 +115,19 @@ def forecast(config: TrainerConfig, machine: MachineProfile) -> Forecast:
     )
 
 
+def _planned(
+    work: Work, given: LayerPlan | None, machine: MachineProfile
+) -> tuple[LayerPlan | None, Prediction | None]:
+    """Return the plan, the configured one where there is one, and what it takes."""
+    if given is not None:
+        return given, predict(work, given, machine)
+    return choose(work, machine) or (None, None)
+
+
 def _passes(reader: PackedReader) -> list[dict[tuple[int, int], Pass]]:
     """Return for each step of the dataset's plan its micro-batches by slot and rank."""
     folder, files = reader.folder.path, reader.folder.filesystem
-    ends = {}
+    ends: dict[int, list[int]] = {}
     for entry in load_manifest(folder, files).row_files:
         table = pq.read_table(
             f"{folder}/{entry.name}", columns=["row_id", "cu_seqlens"], filesystem=files
