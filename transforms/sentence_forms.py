@@ -15,9 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from transforms.kernel import kernel
-from transforms.sentence_split import Bytes, Int64s, Units, decode
+from transforms.sentence_split import Bytes, Int64s, Units
 from transforms.sentence_words import DATE_WORDS, LABELS, LABELS_WITHOUT_COLON, phrases
-from transforms.shingles import Hashes, token_table
+from transforms.shingles import (
+    CODE,
+    LONG,
+    PRIME,
+    SINGLE,
+    SKIP,
+    START,
+    Hashes,
+    decode_character,
+    mixed_bits,
+    token_table,
+)
 
 Codes = npt.NDArray[np.int32]
 
@@ -61,12 +72,10 @@ def code_hash(text: str) -> int:
 
 @kernel
 def _hash(codes: Codes, start: int, end: int) -> np.uint64:
-    state = np.uint64(0xCBF29CE484222325)
+    state = START
     for place in range(start, end):
-        state = (state ^ np.uint64(codes[place])) * np.uint64(0x100000001B3)
-    state = (state ^ (state >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
-    state = (state ^ (state >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-    return state ^ (state >> np.uint64(33))
+        state = (state ^ np.uint64(codes[place])) * PRIME
+    return mixed_bits(state)
 
 
 @kernel
@@ -127,22 +136,22 @@ def _form(  # noqa: C901
         if code < 0x80:
             place += 1
         else:
-            code, place = decode(data, place)
+            code, place = decode_character(data, place)
         entry = 0
-        if code < 0x20000:
+        if code < len(table):
             entry = int(table[code])
         elif code < 0x40000:
-            entry = 1 << 25 | code
-        if entry & 1 << 24:
+            entry = SINGLE | code
+        if entry & SKIP:
             continue
-        if entry and not entry & 1 << 25:
+        if entry and not entry & SINGLE:
             if not inside:
                 if gap and used and codes[used - 1] < 0x2E80:
                     codes[used] = 32
                     used += 1
                 inside, digit, word = True, False, used
-            if entry & 1 << 26:
-                for part in expansions[entry & 0x1FFFFF]:
+            if entry & LONG:
+                for part in expansions[entry & CODE]:
                     if part >= 0:
                         codes[used] = part
                         used += 1
@@ -160,7 +169,7 @@ def _form(  # noqa: C901
                 codes[used] = 42
                 return used + 1, True
         if entry:
-            codes[used] = entry & 0x1FFFFF
+            codes[used] = entry & CODE
             used += 1
             gap = False
         else:

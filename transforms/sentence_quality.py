@@ -18,7 +18,7 @@ import numpy.typing as npt
 from transforms.kernel import kernel
 from transforms.record import RecordError
 from transforms.sentence_forms import code_hash
-from transforms.sentence_split import Bytes, Int64s, Units, char_flags, decode, flags_of
+from transforms.sentence_split import Bytes, Int64s, Units, char_flags, flags_of
 from transforms.sentence_words import (
     CHINESE_COUNTERS,
     CHINESE_FUNCTION,
@@ -39,7 +39,18 @@ from transforms.sentence_words import (
     WEAK_WORDS,
     phrases,
 )
-from transforms.shingles import Hashes, token_table
+from transforms.shingles import (
+    CODE,
+    LONG,
+    PRIME,
+    SINGLE,
+    SKIP,
+    START,
+    Hashes,
+    decode_character,
+    mixed_bits,
+    token_table,
+)
 
 FEATURES: tuple[tuple[str, str], ...] = (
     ("bias", "1"),
@@ -219,13 +230,6 @@ def _kind(keys: Hashes, flags: npt.NDArray[np.uint16], value: np.uint64) -> int:
 
 
 @kernel
-def _final_hash(state: np.uint64) -> np.uint64:
-    state = (state ^ (state >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
-    state = (state ^ (state >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-    return state ^ (state >> np.uint64(33))
-
-
-@kernel
 def _is_separator(code: int) -> bool:
     return code in (
         0x7C, 0x3E, 0x2F, 0xBB, 0xAB, 0xB7, 0x2022, 0x203A, 0x2190, 0x2192, 0x2191, 0x25B6, 0x25BA,
@@ -245,7 +249,6 @@ def _features(  # noqa: C901
     keys: Hashes,
     kinds: npt.NDArray[np.uint16],
 ) -> npt.NDArray[np.float64]:
-    start_state, prime = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
     out = np.zeros((len(chosen), 24))
     # The last ideographs, and their places among those of the unit.
     recent = np.zeros(4, np.uint64)
@@ -261,7 +264,7 @@ def _features(  # noqa: C901
         address = imperative = False
         last = before_last = third_last = 0
         run = 0  # ideographs since the last other character
-        state, previous, joined = start_state, np.uint64(0), start_state
+        state, previous, joined = START, np.uint64(0), START
         inside = upper = lower = digit = False
         letters = 0
         previous_strong = False
@@ -270,28 +273,28 @@ def _features(  # noqa: C901
         older, prior = 0, 0
         while place <= end:
             if place < end:
-                code, place = decode(data, place)
+                code, place = decode_character(data, place)
             else:
                 code, place = 32, end + 1
             clock = clock or (prior == 0x3A and 48 <= code <= 57 and 48 <= older <= 57)
             older, prior = prior, code
             entry = 0
-            if code < 0x20000:
+            if code < len(table):
                 entry = int(table[code])
             elif code < 0x40000:
-                entry = 1 << 25 | code
-            if entry & 1 << 24:
+                entry = SINGLE | code
+            if entry & SKIP:
                 continue
             flag = flags_of(code, flags)
-            if entry and not entry & 1 << 25:
-                folded = np.uint64(code if entry & 1 << 26 else entry & 0x1FFFFF)
+            if entry and not entry & SINGLE:
+                folded = np.uint64(code if entry & LONG else entry & CODE)
                 if not inside:
                     inside, lower, digit, letters = True, False, False, 0
                     upper = np.uint64(code) != folded
-                    state = start_state
-                    joined = (previous ^ np.uint64(32)) * prime
-                state = (state ^ folded) * prime
-                joined = (joined ^ folded) * prime
+                    state = START
+                    joined = (previous ^ np.uint64(32)) * PRIME
+                state = (state ^ folded) * PRIME
+                joined = (joined ^ folded) * PRIME
                 letters += 1
                 lower = lower or np.uint64(code) == folded
                 digit = digit or flag & 32 != 0
@@ -304,8 +307,8 @@ def _features(  # noqa: C901
             if inside:
                 inside = False
                 words += 1
-                found = _final_hash(state)
-                two = _final_hash(joined)
+                found = mixed_bits(state)
+                two = mixed_bits(joined)
                 kind = _kind(keys, kinds, found)
                 is_strong = kind & 4 != 0
                 is_pair = words > 1 and _kind(keys, kinds, two) & 16 != 0
@@ -343,14 +346,14 @@ def _features(  # noqa: C901
                 address = address or kind & 128 != 0
                 previous = state
             if entry:
-                single = np.uint64(entry & 0x1FFFFF)
+                single = np.uint64(entry & CODE)
                 han += 1
                 visible += 1
                 run += 1
                 recent[0], recent[1], recent[2], recent[3] = (
                     recent[1], recent[2], recent[3], single,
                 )  # fmt: skip
-                alone = _final_hash((start_state ^ single) * prime)
+                alone = mixed_bits((START ^ single) * PRIME)
                 kind = _kind(keys, kinds, alone)
                 if kind & 64:
                     readers += 1
@@ -364,10 +367,10 @@ def _features(  # noqa: C901
                 heading = heading or kind & 1024 != 0
                 best, strength = 0, 0
                 for size in range(2, min(run, 4) + 1):
-                    state = start_state
+                    state = START
                     for k in range(4 - size, 4):
-                        state = (state ^ recent[k]) * prime
-                    found = _final_hash(state)
+                        state = (state ^ recent[k]) * PRIME
+                    found = mixed_bits(state)
                     kind = _kind(keys, kinds, found)
                     if kind & 64:
                         readers += 1

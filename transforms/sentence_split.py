@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from transforms.kernel import kernel
 from transforms.sentence_words import ABBREVIATIONS
+from transforms.shingles import PRIME, START, decode_character
 from transforms.text import string_buffers
 
 Bytes = npt.NDArray[np.uint8]
@@ -98,30 +99,11 @@ def _abbreviations() -> npt.NDArray[np.uint64]:
     return np.sort(np.array([_ascii_hash(word.encode()) for word in ABBREVIATIONS], np.uint64))
 
 
-_HASH_START, _HASH_PRIME = 0xCBF29CE484222325, 0x100000001B3
-
-
 def _ascii_hash(word: bytes) -> int:
-    state = _HASH_START
+    state = int(START)
     for byte in word:
-        state = (state ^ byte) * _HASH_PRIME & 0xFFFFFFFFFFFFFFFF
+        state = (state ^ byte) * int(PRIME) & 0xFFFFFFFFFFFFFFFF
     return state
-
-
-@kernel
-def decode(data: Bytes, place: int) -> tuple[int, int]:
-    """Return the character that starts at ``place``, and the place after it."""
-    lead = int(data[place])
-    if lead < 0x80:
-        return lead, place + 1
-    second = int(data[place + 1]) & 0x3F
-    if lead < 0xE0:
-        return (lead & 0x1F) << 6 | second, place + 2
-    third = int(data[place + 2]) & 0x3F
-    if lead < 0xF0:
-        return (lead & 0x0F) << 12 | second << 6 | third, place + 3
-    fourth = int(data[place + 3]) & 0x3F
-    return (lead & 0x07) << 18 | second << 12 | third << 6 | fourth, place + 4
 
 
 @kernel
@@ -163,9 +145,9 @@ def _is_abbreviation(
         return bool(65 <= data[word] <= 90 and data[word] != 73)  # but I
     if letters != length or length > 8:
         return False
-    state = np.uint64(0xCBF29CE484222325)
+    state = START
     for place in range(word, stop):
-        state = (state ^ np.uint64(data[place] | 0x20)) * np.uint64(0x100000001B3)
+        state = (state ^ np.uint64(data[place] | 0x20)) * PRIME
     at = np.searchsorted(known, state)
     return bool(at < len(known) and known[at] == state)
 
@@ -294,7 +276,7 @@ def _ends_here(
     """Say whether the run of signs in [place, after) ends the sentence that begins at ``start``."""
     if full or after >= end:
         return True
-    code, following = decode(data, after)
+    code, following = decode_character(data, after)
     flag = flags_of(code, flags)
     if not flag & 1:
         if code < 0x2E80:
@@ -302,7 +284,7 @@ def _ends_here(
         # 你好!再见 and 完了.再见, but No.一
         return not single or (place > start and data[place - 1] >= 0x80)
     while flag & 1 and following < end:
-        code, following = decode(data, following)
+        code, following = decode_character(data, following)
         flag = flags_of(code, flags)
     if flag & 16:
         return False
@@ -325,14 +307,14 @@ def _split_line(
     """Write the sentences of [start, end); return how many units there are then."""
     first, place = start, start
     while place < end:
-        code, after = decode(data, place)
+        code, after = decode_character(data, place)
         flag = flags_of(code, flags)
         if not flag & 6:
             place = after
             continue
         full, single = flag & 4 != 0, code == 46
         while after < end:
-            code, following = decode(data, after)
+            code, following = decode_character(data, after)
             flag = flags_of(code, flags)
             if not flag & 14:
                 break
@@ -343,7 +325,7 @@ def _split_line(
             out[used] = (text, first, after, line, line_end, 0)
             used += 1
             while after < end:
-                code, following = decode(data, after)
+                code, following = decode_character(data, after)
                 if not flags_of(code, flags) & 1:
                     break
                 after = following
@@ -395,7 +377,7 @@ def _goes_on(data: Bytes, unit: Int64s, start: int, end: int, flags: Bytes) -> b
         place += 1
     if place == end:
         return False
-    code, _ = decode(data, place)
+    code, _ = decode_character(data, place)
     if flags_of(code, flags) & 16 != 0 or (data[last] == 44 and data[start] < 0x80):
         return True
     return _is_capitals(data, unit[1], unit[2]) and _is_capitals(data, start, end)
@@ -419,7 +401,7 @@ def _split(  # noqa: C901
                 line_end += 1
             start, end = line, line_end
             while start < end:
-                code, after = decode(data, start)
+                code, after = decode_character(data, start)
                 if not flags_of(code, flags) & 1:
                     break
                 start = after
