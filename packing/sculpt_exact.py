@@ -234,11 +234,11 @@ def fill(  # type: ignore[no-untyped-def]
     alike,
     row,
 ):
-    """Bring one row to within ``slack``; False where that was not found. ``spare`` grows."""
+    """Bring one row to within ``slack``; where that is not found, empty it and return False."""
     n = len(pool)
     fresh = np.int64(0)
     swaps = 0
-    while room[b] > slack:
+    while room[b] > slack and inside + 4 <= len(spare):
         if count[b] >= 2 * fresh or n <= 1024:
             for k in range(n):
                 if row[pool[k]] == OPEN:
@@ -275,7 +275,7 @@ def fill(  # type: ignore[no-untyped-def]
                 row, label, alike, most, b, pool, tokens, length, spare, inside, room[b]
             )
         if one < 0:
-            return False
+            break
         if out >= 0:
             carry(points, length, norm, label, out, b, OPEN, total, room, count, own, alike, row)
             sim[place_of[out]] = 0.0
@@ -285,6 +285,7 @@ def fill(  # type: ignore[no-untyped-def]
                 carry(points, length, norm, label, i, OPEN, b, total, room, count, own, alike, row)
                 spare[inside] = i
                 inside += 1
-        if inside + 4 > len(spare):
-            return room[b] <= slack
-    return True
+    if room[b] <= slack:
+        return True
+    empty_all(points, length, norm, label, spare, b, total, room, count, own, alike, row)
+    return False

@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from packing.sculpt_exact import empty, empty_all, fill, row_documents
+from packing.sculpt_exact import empty, fill, row_documents
 from packing.sculpt_state import OPEN, carry, dot, label_table, members
 from transforms.kernel import kernel
 
@@ -93,7 +93,7 @@ def tighten(  # type: ignore[no-untyped-def]  # noqa: C901
         b = order[at]
         if count[b] and room[b] > slack:
             inside = row_documents(row, begin, member, b, spare)
-            if not fill(
+            fill(
                 points,
                 length,
                 norm,
@@ -115,10 +115,7 @@ def tighten(  # type: ignore[no-untyped-def]  # noqa: C901
                 own,
                 alike,
                 row,
-            ):
-                empty_all(
-                    points, length, norm, label, spare, b, total, room, count, own, alike, row
-                )
+            )
     failures = 0
     longest = 0
     for at in range(rows):
@@ -158,4 +155,3 @@ def tighten(  # type: ignore[no-untyped-def]  # noqa: C901
             row,
         ):
             failures += 1
-            empty_all(points, length, norm, label, spare, b, total, room, count, own, alike, row)
