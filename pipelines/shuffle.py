@@ -22,18 +22,22 @@ from pipelines.tasks import Clock, record_cost
 
 Partitioned = Iterable[tuple[int, pa.Table]]
 
-# Flink refuses single records of some ten megabytes in its sort buffer.
-_MAX_PAYLOAD_BYTES = 2 << 20
+# A record must fit into a sort buffer of Flink's, whose managed memory all sorts of a job share: 2.6
+# MB was the limit of a pipeline of 20 stages in a slot of 256 MB. One row can be larger than that, so
+# the bytes of a table are cut, not its rows.
+_MAX_PAYLOAD_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Where one table of one partition lies, or the table itself."""
+    """Where one table of one partition lies, or the table itself, or a part of its bytes."""
 
     origin: Any
     """The task or partition that made it, without its data."""
     piece: int = 0
     """Place among the tables that one task sent."""
+    cut: int = 0
+    """Place among the parts of the table's bytes."""
     path: str = ""
     offset: int = 0
     length: int = 0
@@ -108,8 +112,19 @@ class Shuffle(beam.PTransform):
 
 def _partition(grouped: tuple[int, Iterable[Segment]]) -> Partition:
     number, segments = grouped
-    ordered = tuple(sorted(segments, key=lambda s: (s.origin.order, s.piece)))
-    return Partition(number, ordered[0].origin, ordered)
+    ordered = sorted(segments, key=lambda s: (s.origin.order, s.piece, s.cut))
+    whole = tuple(
+        _joined(list(cuts))
+        for _, cuts in itertools.groupby(ordered, key=lambda s: (s.origin.order, s.piece))
+    )
+    return Partition(number, ordered[0].origin, whole)
+
+
+def _joined(cuts: list[Segment]) -> Segment:
+    if len(cuts) == 1:
+        return cuts[0]
+    first = cuts[0]
+    return Segment(first.origin, first.piece, payload=b"".join(cut.payload for cut in cuts))
 
 
 class _Send(beam.DoFn):
@@ -148,19 +163,19 @@ def _write_segments(source: Any, tables: Partitioned) -> Iterator[tuple[int, Seg
             found.append((partition, offset, file.tell() - offset))
             file.write(b"\0" * (-file.tell() % 64))
     for piece, (partition, offset, length) in enumerate(found):
-        yield partition, Segment(origin, piece, str(path), offset, length)
+        yield partition, Segment(origin, piece, path=str(path), offset=offset, length=length)
 
 
 def _payloads(source: Any, tables: Partitioned) -> Iterator[tuple[int, Segment]]:
     origin = _Origin.of(source)
-    pieces = itertools.count()
-    for partition, table in tables:
-        rows = max(1, int(len(table) * _MAX_PAYLOAD_BYTES / max(table.nbytes, 1)))
-        for start in range(0, max(len(table), 1), rows):
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, table.schema) as writer:
-                writer.write_table(table.slice(start, rows))
-            yield partition, Segment(origin, next(pieces), payload=sink.getvalue().to_pybytes())
+    for piece, (partition, table) in enumerate(tables):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        whole = sink.getvalue()
+        for cut, start in enumerate(range(0, whole.size, _MAX_PAYLOAD_BYTES)):
+            payload = whole.slice(start, min(_MAX_PAYLOAD_BYTES, whole.size - start)).to_pybytes()
+            yield partition, Segment(origin, piece, cut, payload=payload)
 
 
 @dataclass(frozen=True, slots=True)

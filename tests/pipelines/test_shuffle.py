@@ -1,5 +1,6 @@
 """Phases, barriers and both shuffles, on Beam's own runners."""
 
+import pickle
 from pathlib import Path
 
 import apache_beam as beam
@@ -12,7 +13,7 @@ from pipelines.barrier import Barrier
 from pipelines.corpus import Corpus
 from pipelines.failures import EngineError, raise_recorded
 from pipelines.runners import RunnerSettings, runner_options
-from pipelines.shuffle import Shuffle
+from pipelines.shuffle import Shuffle, _partition, _payloads
 from pipelines.tasks import ListTasks, Phase, Result, Task, Work, dealt
 
 ROWS, PARTITIONS = 20_000, 5
@@ -80,6 +81,24 @@ def test_both_shuffles_give_the_same_bytes_for_any_workers(tmp_path):
 
     assert np.array_equal(np.sort(values), np.sort(expected))
     assert all(other == seen[0] for other in seen[1:])
+
+
+def test_no_record_of_the_runner_shuffle_is_large(tmp_path):
+    """Tables of any size travel in records of at most 300 KB, also where one row is larger."""
+    source = list_tasks(Corpus(str(tmp_path)))[3]
+    tables = [
+        (0, pa.table({"text": ["a", "b" * 5_000_000, "c"]})),
+        (1, pa.table({"value": np.arange(200_000)})),
+        (0, pa.table({"text": pa.array([], pa.string())})),
+    ]
+
+    sent = list(_payloads(source, tables))
+    sent.reverse()
+    grouped = [_partition((n, [s for p, s in sent if p == n])) for n in range(2)]
+
+    assert max(len(pickle.dumps(segment)) for _, segment in sent) < 300_000
+    assert grouped[0].tables() == [tables[0][1], tables[2][1]]
+    assert grouped[1].tables() == [tables[1][1]]
 
 
 def run_counted(task):
