@@ -7,7 +7,7 @@ reads the file into them, strictly: no unknown key, no coercion, and all mistake
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,8 +21,18 @@ from packing.slots import BalanceSettings
 from pipelines.recipe_overrides import apply_overrides
 from pipelines.recipe_problems import Keys, Problem, find_problems
 from pipelines.recipe_reference import attribute_docs, tables
+from pipelines.recipe_rules import (
+    name_rules,
+    raw_rules,
+    short_rows,
+    unknown_names,
+    unknown_sentence_names,
+    unshared_rows,
+    without_text,
+    without_vectors,
+)
 from pipelines.runners import RunnerSettings
-from pipelines.sources import SourceSettings, token_ids_expected
+from pipelines.sources import SourceSettings
 from transforms.contamination import DecontaminateSettings
 from transforms.embed import EmbedSettings
 from transforms.exact import ExactSettings
@@ -31,8 +41,6 @@ from transforms.mixture import MixtureSettings
 from transforms.sentences import SentenceSettings
 from transforms.text import IngestSettings
 from transforms.tokenize.settings import TokenizerSettings
-
-_NAME = re.compile(r"\w[\w.-]*")
 
 
 class RecipeError(ValueError):
@@ -119,16 +127,16 @@ class Recipe:
         """Fill the default work directory and check the rules across tables."""
         if not self.workdir:
             object.__setattr__(self, "workdir", f"runs/{self.name}")
-        for problem in _rules(self.name, [source.name for source in self.sources]):
+        for problem in name_rules(self.name, [source.name for source in self.sources]):
             raise ValueError(problem.line("recipe"))
-        for problem in _unshared(self.pack.long, self.balance.dp):
+        for problem in unshared_rows(self.pack.long, self.balance.dp):
             raise ValueError(problem.line("recipe"))
         tokenizer = self.tokenizer
-        for problem in _too_short(
+        for problem in short_rows(
             self.pack.seq_len, tokenizer.bos, tokenizer.eos, fim=tokenizer.fim is not None
         ):
             raise ValueError(problem.line("recipe"))
-        for problem in _without_text(
+        for problem in without_text(
             [source.name for source in self.sources if source.holds_tokens],
             self.tokenizer.model,
             [
@@ -142,7 +150,7 @@ class Recipe:
         for problem in self._mixture_rules():
             raise ValueError(problem.line("recipe"))
         columns = [(source.name, source.columns) for source in self.sources]
-        for problem in _without_vectors(self.embed.column if self.embed else None, columns):
+        for problem in without_vectors(self.embed.column if self.embed else None, columns):
             raise ValueError(problem.line("recipe"))
         for problem in self._sentence_rules():
             raise ValueError(problem.line("recipe"))
@@ -158,7 +166,7 @@ class Recipe:
         sentence = self.dedupe.sentence
         if sentence is not None:
             column = sentence.quality_column
-            yield from _unknown_sentence_names(
+            yield from unknown_sentence_names(
                 sentence.domains or (),
                 [column] if column is not None else (),
                 [source.domain_name for source in self.sources],
@@ -168,7 +176,7 @@ class Recipe:
     def _mixture_rules(self) -> Iterator[Problem]:
         mixture = self.mixture
         soft = mixture.soft if mixture is not None else None
-        yield from _unknown_names(
+        yield from unknown_names(
             mixture.weights if mixture is not None else (),
             [soft.column] if soft is not None and soft.column is not None else (),
             [source.domain_name for source in self.sources],
@@ -195,7 +203,7 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """
     raw = _read(Path(path))
     origins, lines = apply_overrides(raw, overrides)
-    for problem in find_problems(_ADAPTER, Recipe, raw, list(_raw_rules(raw))):
+    for problem in find_problems(_ADAPTER, Recipe, raw, list(raw_rules(raw))):
         lines.append(problem.line(_origin(problem.keys, origins, str(path))))
     if lines:
         raise RecipeError(lines)
@@ -258,183 +266,3 @@ def _origin(keys: Keys, origins: dict[Keys, str], path: str) -> str:
         if keys[:length] in origins:
             return f"--set {origins[keys[:length]]}"
     return path
-
-
-def _raw_rules(raw: dict[str, Any]) -> Iterator[Problem]:
-    """Check the rules across tables on the parsed file, whatever else is wrong with it."""
-    sources = raw.get("sources", [])
-    if not isinstance(sources, list):
-        return
-    names = [source.get("name") if isinstance(source, dict) else None for source in sources]
-    yield from _rules(raw.get("name"), names)
-    pack, balance = raw.get("pack"), raw.get("balance")
-    yield from _unshared(
-        pack.get("long") if isinstance(pack, dict) else None,
-        balance.get("dp", 1) if isinstance(balance, dict) else 1,
-    )
-    tokenizer = raw.get("tokenizer", {})
-    if isinstance(pack, dict) and isinstance(tokenizer, dict):
-        yield from _too_short(
-            pack.get("seq_len"),
-            tokenizer.get("bos", False),
-            tokenizer.get("eos", True),
-            fim=tokenizer.get("fim") is not None,
-        )
-    yield from _raw_without_text(raw, sources)
-    embed = raw.get("embed")
-    yield from _without_vectors(
-        embed.get("column") if isinstance(embed, dict) else None,
-        [(s.get("name"), s.get("columns", {})) for s in sources if isinstance(s, dict)],
-    )
-    tables = [source for source in sources if isinstance(source, dict)]
-    columns = [source["columns"] for source in tables if isinstance(source.get("columns"), dict)]
-    there = (
-        [source.get("domain", source.get("name")) for source in tables],
-        [name for names in columns for name in names],
-    )
-    dedupe = raw.get("dedupe")
-    sentence = dedupe.get("sentence") if isinstance(dedupe, dict) else None
-    if isinstance(sentence, dict):
-        domains, column = sentence.get("domains"), sentence.get("quality_column")
-        yield from _unknown_sentence_names(
-            [name for name in domains if isinstance(name, str)]
-            if isinstance(domains, list)
-            else (),
-            [column] if isinstance(column, str) else (),
-            *there,
-        )
-    mixture = raw.get("mixture")
-    if isinstance(mixture, dict):
-        weights, soft = mixture.get("weights"), mixture.get("soft")
-        column = soft.get("column") if isinstance(soft, dict) else None
-        yield from _unknown_names(
-            weights if isinstance(weights, dict) else (),
-            [column] if isinstance(column, str) else (),
-            *there,
-        )
-
-
-def _unknown_names(
-    weights: Iterable[str], column: Iterable[str], domains: Sequence[Any], columns: Sequence[str]
-) -> Iterator[Problem]:
-    """Yield the names in the mixture that no source has."""
-    known = sorted({name for name in domains if isinstance(name, str)})
-    for name in weights:
-        if name not in known:
-            text = _no_such("domain of a source", name, known)
-            yield Problem(("mixture", "weights", name), text)
-    known = sorted({*columns, "n_chars", "n_bytes"})
-    for name in column:
-        if name not in known:
-            text = _no_such("column of a source", name, known)
-            yield Problem(("mixture", "soft", "column"), text)
-
-
-def _without_vectors(column: Any, sources: Sequence[tuple[Any, Any]]) -> Iterator[Problem]:
-    """Yield the problem of a column of vectors that a source does not keep."""
-    if not isinstance(column, str):
-        return
-    lacking = [
-        name for name, columns in sources if isinstance(columns, Mapping) and column not in columns
-    ]
-    if lacking:
-        text = (
-            f"{json.dumps(column)} is no column of source {lacking[0]}; keep it there: "
-            f'columns = {{ {column} = "..." }}'
-        )
-        yield Problem(("embed", "column"), text)
-
-
-def _unknown_sentence_names(
-    names: Iterable[str], column: Iterable[str], domains: Sequence[Any], columns: Sequence[str]
-) -> Iterator[Problem]:
-    """Yield the names in ``dedupe.sentence`` that no source has."""
-    known = sorted({name for name in domains if isinstance(name, str)})
-    for place, name in enumerate(names):
-        if name not in known:
-            text = _no_such("domain of a source", name, known)
-            yield Problem(("dedupe", "sentence", "domains", place), text)
-    known = sorted(set(columns))
-    for name in column:
-        if name not in known:
-            text = _no_such("column of a source", name, known)
-            yield Problem(("dedupe", "sentence", "quality_column"), text)
-
-
-def _raw_without_text(raw: dict[str, Any], sources: Sequence[Any]) -> Iterator[Problem]:
-    """Yield the problems of sources of token ids, from the parsed file."""
-    holders = [
-        str(source.get("name"))
-        for source in sources
-        if isinstance(source, dict)
-        and token_ids_expected(source.get("tokens"), source.get("format"), source.get("path"))
-    ]
-    tokenizer = raw.get("tokenizer")
-    stages = []
-    for name in ("decontaminate", "dedupe.near", "dedupe.sentence", "mixture.utility"):
-        table: Any = raw
-        for key in name.split("."):
-            table = table.get(key) if isinstance(table, dict) else None
-        stages += [name] if table is not None else []
-    model = tokenizer.get("model") if isinstance(tokenizer, dict) else None
-    yield from _without_text(holders, model, stages)
-
-
-def _without_text(holders: Sequence[str], model: Any, stages: Sequence[str]) -> Iterator[Problem]:
-    """Yield what sources of token ids lack, and the stages that ask them for text."""
-    if not holders:
-        return
-    if not model:
-        text = f"source {holders[0]!r} holds token ids; set model to the tokenizer that wrote them"
-        yield Problem(("tokenizer", "model"), text)
-    for name in stages:
-        text = (
-            f"source {holders[0]!r} holds token ids, and [{name}] reads text; run it before "
-            "tokenizing, or remove the table"
-        )
-        yield Problem(tuple(name.split(".")), text)
-
-
-def _too_short(seq_len: Any, bos: Any, eos: Any, *, fim: bool) -> Iterator[Problem]:
-    """Yield the problem of rows that hold no token beside the special ones of a document."""
-    special = [name for name, used in (("bos", bos), ("eos", eos)) if used is True]
-    count = len(special) + 3 * fim
-    if isinstance(seq_len, int) and 2 <= seq_len <= count:
-        names = " and ".join([*special, *(["the three tokens of tokenizer.fim"] * fim)])
-        text = (
-            f"a row of {seq_len} tokens has no room for text beside {names}; set seq_len to at "
-            f"least {count + 1}"
-        )
-        yield Problem(("pack", "seq_len"), text)
-
-
-def _unshared(long: Any, dp: Any) -> Iterator[Problem]:
-    """Yield the problem of rows to be shared by ranks that cannot be paired."""
-    if long == "keep" and isinstance(dp, int) and dp % 2:
-        text = (
-            f'"keep" lets 2, 4, 8... ranks share a row, and balance.dp = {dp} is odd; set '
-            'balance.dp to an even number, or long to "cut" or "drop"'
-        )
-        yield Problem(("pack", "long"), text)
-
-
-def _no_such(kind: str, name: str, known: Sequence[str]) -> str:
-    close = get_close_matches(name, known, n=1)
-    remedy = f"did you mean {json.dumps(close[0])}?" if close else "correct or remove it"
-    found = ", ".join(known) or "none"
-    return f"{json.dumps(name)} is no {kind} (there are: {found}); {remedy}"
-
-
-def _rules(name: Any, sources: Sequence[Any]) -> Iterator[Problem]:
-    """Yield what is wrong with the run's name and the sources' names; values of other types pass."""
-    if isinstance(name, str) and not _NAME.fullmatch(name):
-        text = f"expected letters, digits, '.', '_' and '-', found {json.dumps(name)}; rename it"
-        yield Problem(("name",), text)
-    if not sources:
-        yield Problem(
-            ("sources",), 'none given; add [[sources]] with name = "..." and path = "..."'
-        )
-    for index, source in enumerate(sources):
-        if isinstance(source, str) and source in sources[:index]:
-            text = f"{json.dumps(source)} is taken by source {sources.index(source)}; rename one"
-            yield Problem(("sources", index, "name"), text)
