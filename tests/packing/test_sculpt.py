@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 
 from packing.fit import PackSettings, Pieces, fit_rows
 from packing.format import ShardError
-from packing.sculpt import OPEN, Limits, fill_cluster, labels, sculpt_rows, split
+from packing.sculpt import sculpt_rows
 from packing.sculpt_fill import place, refine
+from packing.sculpt_group import fill_cluster, labels, split
+from packing.sculpt_limits import Limits
 from packing.sculpt_order import arrange, near_labels, row_relevance
 from packing.sculpt_settings import SculptSettings
+from packing.sculpt_state import OPEN
 from packing.sculpt_tighten import tighten
 from packing.spherical import UNIT, directions, find_centres, nearest, project, to_grid
 from transforms.record import mix64
