@@ -1,6 +1,6 @@
 """Views of documents: what was read, and what each stage found and decided about it."""
 
-from catalog.documents import documents_sql, ingested_sql
+from catalog.documents import DOCUMENT_STAGES, documents_sql, ingested_sql
 from catalog.parquet import Artifacts, files_of, scan
 from catalog.selection import selection_sql
 from catalog.store import quote
@@ -140,7 +140,7 @@ DOCUMENT_VIEWS: tuple[View, ...] = (
             ("reason", "VARCHAR"),
             ("detail", "VARCHAR"),
         ),
-        stage_files("ingest", r"rejects-.*\.parquet", "source, path, line, reason, detail"),
+        stage_files(DOCUMENT_STAGES, r"rejects-.*\.parquet", "source, path, line, reason, detail"),
     ),
     View(
         "conversations",

@@ -18,6 +18,10 @@ def documents_sql(artifacts: Artifacts) -> str | None:
     return f"SELECT d.* EXCLUDE (reason, text) {renamed}FROM {source}"
 
 
+DOCUMENT_STAGES = ("ingest", "synthesize")
+"""Stages whose shards hold documents: what was read, and what was made."""
+
+
 def ingested_sql(artifacts: Artifacts, columns: str) -> str | None:
     """Return a SELECT of some columns (of ``d``) that every shard has; None without documents."""
     source = _source(artifacts, union=False)
@@ -26,7 +30,7 @@ def ingested_sql(artifacts: Artifacts, columns: str) -> str | None:
 
 def _source(artifacts: Artifacts, *, union: bool) -> str | None:
     """Return the FROM clause: shards as ``d``, less the rejected documents; overlay as ``o``."""
-    shards = files_of(artifacts, "ingest", SHARD_FILES)
+    shards = [p for s in DOCUMENT_STAGES for p in files_of(artifacts, s, SHARD_FILES)]
     if not shards:
         return None
     documents, overlay = f"{scan(shards, union=union)} d", _overlay(artifacts)

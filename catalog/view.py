@@ -1,6 +1,6 @@
 """A view of the catalog: its columns, and the SELECT that fills them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from catalog.parquet import Artifacts, files_of, scan
@@ -25,11 +25,14 @@ class View:
         return f"SELECT {nulls} WHERE false"
 
 
-def stage_files(stage: str, pattern: str, columns: str) -> Callable[[Artifacts], str | None]:
-    """Return the select of a view that shows one stage's files."""
+def stage_files(
+    stage: str | Sequence[str], pattern: str, columns: str
+) -> Callable[[Artifacts], str | None]:
+    """Return the select of a view that shows files of one stage, or of several."""
+    stages = (stage,) if isinstance(stage, str) else tuple(stage)
 
     def select(artifacts: Artifacts) -> str | None:
-        paths = files_of(artifacts, stage, pattern)
+        paths = [path for stage in stages for path in files_of(artifacts, stage, pattern)]
         return f"SELECT {columns} FROM {scan(paths)}" if paths else None
 
     return select

@@ -3,7 +3,10 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pipelines.artifacts import Manifest, StorageError, Workdir
+from pipelines.artifacts import FileEntry, Manifest, StorageError, Workdir
+
+DOCUMENT_STAGES = ("ingest", "synthesize")
+"""Stages whose artifacts hold documents: what was read, and what was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,15 @@ class Corpus:
         if found is None:
             raise StorageError(f"{self.folder(stage)}: not committed; run the stage again")
         return found
+
+    def documents(self) -> list[tuple[FileEntry, Path]]:
+        """Return the files of documents so far, with their paths: those read, then those made."""
+        return [
+            (entry, self.folder(stage) / entry.name)
+            for stage in DOCUMENT_STAGES
+            if self.has(stage)
+            for entry in self.manifest(stage).entries()
+        ]
 
     def parents(self, *stages: str) -> dict[str, str]:
         """Return the fingerprints of those stages that have run."""

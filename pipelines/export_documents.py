@@ -20,6 +20,7 @@ import zstandard
 
 from catalog.store import query, to_json_rows
 from pipelines.artifacts import Manifest
+from pipelines.corpus import DOCUMENT_STAGES
 from pipelines.locate import UsageError, run_record
 from pipelines.sources import RESERVED_COLUMNS
 from pipelines.steps.removed import shards_of
@@ -74,10 +75,9 @@ def export_documents(
     one_file = out.suffix == _SUFFIXES.get(form)
     if not one_file and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out}: exists and is no empty folder; remove it or name another")
-    folder, manifest = _ingested(workdir, run_id)
     kept = _Kept(workdir, run_id, where)
     spans = span_files(workdir, run_record(run_id, workdir)["stages"])
-    paths = [folder / entry.name for entry in manifest.entries()]
+    paths = _document_files(workdir, run_id)
     schema = _schema(paths)
     temporary = out.with_name(f".{out.name}.{uuid.uuid4().hex[:8]}.tmp")
     temporary.parent.mkdir(parents=True, exist_ok=True)
@@ -101,15 +101,19 @@ def export_documents(
     return Exported(writer.documents, tuple(written), sum(p.stat().st_size for p in written))
 
 
-def _ingested(workdir: Path, run_id: str) -> tuple[Path, Manifest]:
-    """Return the folder and manifest of the documents that a run ingested."""
-    for stage in run_record(run_id, workdir)["stages"]:
-        if stage["stage"] == "ingest":
-            folder = workdir / str(stage["path"])
-            if not (folder / "manifest.json").exists():
-                raise UsageError(f"{folder}: removed since run {run_id}; run its recipe again")
-            return folder, Manifest.load(folder / "manifest.json")
-    raise UsageError(f"run {run_id} ingested nothing; choose another")
+def _document_files(workdir: Path, run_id: str) -> list[Path]:
+    """Return the files of the documents that a run read or made."""
+    found = []
+    stages = [s for s in run_record(run_id, workdir)["stages"] if s["stage"] in DOCUMENT_STAGES]
+    if not stages:
+        raise UsageError(f"run {run_id} ingested nothing; choose another")
+    for stage in stages:
+        folder = workdir / str(stage["path"])
+        if not (folder / "manifest.json").exists():
+            raise UsageError(f"{folder}: removed since run {run_id}; run its recipe again")
+        manifest = Manifest.load(folder / "manifest.json")
+        found += [folder / entry.name for entry in manifest.entries()]
+    return found
 
 
 class _Kept:

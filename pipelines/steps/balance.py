@@ -73,6 +73,7 @@ class BalanceStage(Stage):
         "dedupe.exact",
         "dedupe.near",
         "dedupe.sentence",
+        "synthesize",
         "tokenizer",
         "encode",
         "mixture",

@@ -220,18 +220,17 @@ class ReadDocuments(beam.PTransform):
 
 def _shards(corpus: Corpus) -> Iterator[tuple[Corpus, str, Any]]:
     removed = removed_by_file(corpus)
-    for entry in corpus.manifest("ingest").entries():
-        yield corpus, entry.name, removed.get(entry.name)
+    for entry, path in corpus.documents():
+        yield corpus, str(path), removed.get(entry.name)
 
 
 _MEASURES = {"n_chars", "n_bytes", "exact_hash", "reason", "source_path", "source_line"}
 
 
 def _rows(shard: tuple[Corpus, str, Any]) -> Iterator[dict[str, Any]]:
-    corpus, name, removed = shard
-    path = corpus.folder("ingest") / name
-    overlay = id_overlay(corpus, path)
-    for group in row_groups(path, None):
+    corpus, path, removed = shard
+    overlay = id_overlay(corpus, Path(path))
+    for group in row_groups(Path(path), None):
         kept = apply_ids(group.filter(kept_rows(group, removed)), overlay)
         names = [column for column in kept.column_names if column not in _MEASURES]
         yield from kept.select(names).to_pylist()

@@ -27,7 +27,7 @@ from pipelines.artifacts import (
     fingerprint,
     link_or_copy,
 )
-from pipelines.corpus import Corpus
+from pipelines.corpus import DOCUMENT_STAGES, Corpus
 from pipelines.parts import MANY
 from pipelines.steps.columns import row_groups
 from pipelines.steps.embed_counts import (
@@ -86,7 +86,7 @@ class EmbedStage(Stage):
     """sha256 of the file of ``settings.frequencies``."""
 
     name: ClassVar[str] = "embed"
-    parents: ClassVar[tuple[str, ...]] = ("ingest", *REMOVING_STAGES, *SPAN_STAGES)
+    parents: ClassVar[tuple[str, ...]] = (*DOCUMENT_STAGES, *REMOVING_STAGES, *SPAN_STAGES)
 
     @classmethod
     def prepare(cls, settings: EmbedSettings, seed: int) -> "EmbedStage":
@@ -144,13 +144,15 @@ class EmbedStage(Stage):
         )
 
     def _paths(self, corpus: Corpus) -> Iterator[tuple[FileEntry, str]]:
-        for entry in corpus.manifest("ingest").entries():
-            yield entry, str(corpus.folder("ingest") / entry.name)
+        for entry, path in corpus.documents():
+            yield entry, str(path)
 
     # Counts of terms.
 
     def _count_tasks(self, corpus: Corpus) -> list[Task]:
-        times = halvings(corpus.manifest("ingest").counters["ingested"], self.settings.count)
+        stages = filter(corpus.has, DOCUMENT_STAGES)
+        documents = sum(corpus.manifest(stage).counters["ingested"] for stage in stages)
+        times = halvings(documents, self.settings.count)
         inputs = {"buckets": self.settings.buckets, "unicode": unicode_version()}
         # Where all are counted it does not matter how they are chosen.
         chosen = [times, self.seed] if times else []

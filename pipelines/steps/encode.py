@@ -60,6 +60,7 @@ class EncodeStage(Stage):
         "dedupe.exact",
         "dedupe.near",
         "dedupe.sentence",
+        "synthesize",
         "tokenizer",
     )
 
@@ -92,8 +93,7 @@ class EncodeStage(Stage):
             if receipt.files
         }
         tasks = []
-        for entry in corpus.manifest("ingest").entries():
-            path = corpus.folder("ingest") / entry.name
+        for entry, path in corpus.documents():
             rows = removed.get(entry.name)
             of_shard = {"spans": spans_digest(spans, shards_of(path))} if spans else {}
             base = fingerprint(

@@ -41,6 +41,7 @@ class MixtureStage(Stage):
         "decontaminate",
         *_DUPLICATE_STAGES,
         "dedupe.sentence",
+        "synthesize",
         "encode",
         "utility",
     )
@@ -138,8 +139,7 @@ class MixtureStage(Stage):
     def _estimate(self, corpus: Corpus) -> pa.Table:
         """Return the report as it would be for documents of as many tokens as their bytes suggest."""
         tables = []
-        for entry in corpus.manifest("ingest").entries():
-            path = corpus.folder("ingest") / entry.name
+        for _, path in corpus.documents():
             for group in row_groups(path, ("doc_uid", "n_bytes", "domain", "reason")):
                 tables.append(group.filter(pc.is_null(group["reason"])).drop_columns("reason"))
         if not tables:
@@ -291,8 +291,7 @@ def _column(corpus: Corpus, name: str, missing: float, doc_uid: Uids) -> npt.NDA
     """
     values = np.full(len(doc_uid), missing)
     known = False
-    for entry in corpus.manifest("ingest").entries():
-        path = corpus.folder("ingest") / entry.name
+    for _, path in corpus.documents():
         schema = pq.read_schema(path)
         if name not in schema.names:
             continue

@@ -61,9 +61,8 @@ def by_file(corpus: Corpus, addresses: Iterable[Uids]) -> dict[str, Uids]:
         for shard, start, end in zip(shards.tolist(), bounds[:-1], bounds[1:], strict=True):
             by_shard.setdefault(shard, []).append(uids[start:end])
     found = {}
-    folder = corpus.folder("ingest")
-    for entry in corpus.manifest("ingest").entries():
-        shards = shards_of(folder / entry.name)
+    for entry, path in corpus.documents():
+        shards = shards_of(path)
         parts = [part for shard in shards for part in by_shard.get(shard, [])]
         if parts:
             found[entry.name] = distinct(np.concatenate(parts))

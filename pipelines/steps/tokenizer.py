@@ -10,7 +10,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from pipelines.artifacts import FileEntry, Receipt, file_sha256, fingerprint, write_atomically
-from pipelines.corpus import Corpus
+from pipelines.corpus import DOCUMENT_STAGES, Corpus
 from pipelines.steps.columns import row_groups
 from pipelines.steps.removed import kept_rows, removed_by_file, shards_of
 from pipelines.steps.stage import Apply, Stage, settings_json
@@ -39,6 +39,7 @@ class TokenizerStage(Stage):
         "dedupe.exact",
         "dedupe.near",
         "dedupe.sentence",
+        "synthesize",
     )
 
     @property
@@ -77,9 +78,9 @@ class TokenizerStage(Stage):
     def _tasks(self, corpus: Corpus) -> list[Task]:
         if self.model is not None:
             return []
-        ingest = corpus.manifest("ingest")
         removed = removed_by_file(corpus)
-        total = max(1, ingest.counters.get("bytes", 1))
+        stages = filter(corpus.has, DOCUMENT_STAGES)
+        total = max(1, sum(corpus.manifest(stage).counters.get("bytes", 0) for stage in stages))
         rate = min(1.0, self.settings.sample_mib * (1 << 20) / total)
         return [
             Task(
@@ -87,11 +88,11 @@ class TokenizerStage(Stage):
                 corpus=corpus,
                 stage=self.name,
                 artifact=self.fingerprint(corpus),
-                payload=(str(corpus.folder("ingest") / entry.name), removed.get(entry.name), rate),
+                payload=(str(path), removed.get(entry.name), rate),
                 weight=entry.bytes,
                 cached=False,
             )
-            for entry in ingest.entries()
+            for entry, path in corpus.documents()
         ]
 
     def _sample(self, task: Task) -> Work:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipelines.artifacts import FileEntry, Receipt, Workdir, fingerprint
-from pipelines.corpus import Corpus
+from pipelines.corpus import DOCUMENT_STAGES, Corpus
 from pipelines.steps.columns import partitions_for, row_groups, split, uid_partition, write_table
 from pipelines.steps.near_sets import read_scratch, write_scratch
 from pipelines.steps.removed import REMOVING_STAGES, kept_rows, removed_by_file
@@ -85,7 +85,7 @@ class UtilityStage(Stage):
     seed: int = 0
 
     name: ClassVar[str] = "utility"
-    parents: ClassVar[tuple[str, ...]] = ("ingest", *REMOVING_STAGES)
+    parents: ClassVar[tuple[str, ...]] = (*DOCUMENT_STAGES, *REMOVING_STAGES)
 
     @classmethod
     def prepare(
@@ -142,8 +142,7 @@ class UtilityStage(Stage):
     def _sample_tasks(self, corpus: Corpus) -> list[Task]:
         removed = removed_by_file(corpus)
         uids, strata, files = [], [], []
-        for entry in corpus.manifest("ingest").entries():
-            path = corpus.folder("ingest") / entry.name
+        for entry, path in corpus.documents():
             for group in row_groups(path, ("doc_uid", "reason", "source", "domain")):
                 kept = group.filter(kept_rows(group, removed.get(entry.name)))
                 uids.append(kept["doc_uid"].to_numpy())
@@ -305,12 +304,12 @@ class UtilityStage(Stage):
             self._task(
                 corpus,
                 key=f"score {entry.sha256} by {student.sha256}",
-                payload=str(corpus.folder("ingest") / entry.name),
+                payload=str(path),
                 shared=str(corpus.store.folder(self.name, artifact) / student.name),
                 weight=entry.bytes,
                 cached=True,
             )
-            for entry in corpus.manifest("ingest").entries()
+            for entry, path in corpus.documents()
         ]
 
     def _score(self, task: Task) -> Work:
@@ -342,7 +341,7 @@ class UtilityStage(Stage):
         folder = corpus.store.folder(self.name, self.fingerprint(corpus))
         removed = removed_by_file(corpus)
         tables = []
-        for entry, result in zip(corpus.manifest("ingest").entries(), results, strict=True):
+        for (entry, _), result in zip(corpus.documents(), results, strict=True):
             [scored] = result.receipt.files
             table = pq.read_table(folder / scored.name, use_threads=False)
             gone = removed.get(entry.name)

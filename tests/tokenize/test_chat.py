@@ -20,6 +20,7 @@ from transforms.tokenize.encoder import load_encoder
 from transforms.tokenize.runs import encode_runs
 from transforms.tokenize.settings import TokenizerSettings
 from transforms.tokenize.special_vocabulary import special_vocabulary
+from transforms.tokenize.train import CONTROL_SYMBOLS
 
 
 @pytest.fixture(scope="module")
@@ -256,6 +257,15 @@ def test_the_tokenizers_own_template_is_found(tmp_path):
     assert find_template(settings).source == "first"
     with pytest.raises(RecordError, match=r"chat_template: nowhere\.jinja cannot be read"):
         find_template(TokenizerSettings(kind="hf", model=str(file), chat_template="nowhere.jinja"))
+
+
+def test_a_trained_tokenizer_has_a_template_that_it_can_write():
+    """Its default template needs only special tokens that trained models have."""
+    template = find_template(TokenizerSettings())
+    assert template.source == NAMED_TEMPLATES["hermes"][0]
+    assert template.needs
+    assert set(template.needs) <= set(CONTROL_SYMBOLS)
+    assert find_template(TokenizerSettings(chat_template="chatml")).source != template.source
 
 
 def test_missing_markers_and_bad_templates_end_with_a_message(file, tmp_path):

@@ -35,12 +35,15 @@ def find_template(settings: TokenizerSettings) -> ChatTemplate:
 
     ``tokenizer.chat_template`` names a file or one of the known templates. Without it the
     tokenizer's own is taken: ``chat_template.jinja`` or ``tokenizer_config.json`` beside its file,
-    or a ``chat_template`` inside it.
+    or a ``chat_template`` inside it. A tokenizer trained by the run has the special tokens of
+    :data:`DEFAULT_TEMPLATE`.
 
     Raises:
         RecordError: there is none, or a file cannot be read.
     """
     named = settings.chat_template
+    if named is None and settings.trains:
+        named = DEFAULT_TEMPLATE
     folder = Path(settings.model).parent if settings.model else None
     config = _config(folder / "tokenizer_config.json") if folder is not None else {}
     variables = _special_names(config, settings)
@@ -50,10 +53,7 @@ def find_template(settings: TokenizerSettings) -> ChatTemplate:
     if named is not None:
         return ChatTemplate(_text(Path(named), "tokenizer.chat_template"), named, variables)
     if settings.model is None or folder is None:
-        raise RecordError(
-            "a source has messages, but a tokenizer trained here has no chat template; give a "
-            "tokenizer.model with the template's special tokens, and tokenizer.chat_template"
-        )
+        raise RecordError("a tokenizer without a file has no chat template of its own")
     own = folder / "chat_template.jinja"
     if own.is_file():
         return ChatTemplate(_text(own, "tokenizer.chat_template"), str(own), variables)
@@ -285,3 +285,6 @@ NAMED_TEMPLATES: dict[str, tuple[str, tuple[str, ...]]] = {
     "llama3": (_LLAMA3, _HEADERS),
 }
 """Templates by name, with the special tokens that each needs."""
+
+DEFAULT_TEMPLATE = "hermes"
+"""Template of tokenizers that the run trains: they have its special tokens."""

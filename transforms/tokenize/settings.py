@@ -71,7 +71,8 @@ class TokenizerSettings:
     published vocabularies are known; other named tokens follow the highest rank."""
     chat_template: str | None = None
     """Template of conversations: a Jinja file, or `chatml`, `hermes` or `llama3`; default: the one
-    beside the tokenizer's file or inside it. Read only where a source has `messages`."""
+    beside the tokenizer's file or inside it, `hermes` for a tokenizer trained here. Read only where
+    there are conversations."""
     fim: FimSettings | None = None
     """Fill in the middle; without this table documents stay as they are."""
     encode_cache_mib: Annotated[int, Gt(0)] = 256
