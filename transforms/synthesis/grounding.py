@@ -1,0 +1,261 @@
+"""Plans of every pattern, grounded backwards from an answer.
+
+An entity is chosen as an answer, and relations are walked backwards from it to the anchors (Ren and
+Leskovec, 2020). What a difference takes away is chosen constructively: it leads to another member
+of the set it is taken from, and must not lead to the answer.
+"""
+
+from collections.abc import Callable
+
+from transforms.synthesis.draw import Draw
+from transforms.synthesis.graph import Graph
+from transforms.synthesis.incoming import Incoming
+from transforms.synthesis.limits import Limits
+from transforms.synthesis.plan import (
+    Anchor,
+    Compare,
+    Count,
+    Filter,
+    Intersect,
+    Plan,
+    Project,
+    SetPlan,
+    Subtract,
+    Top,
+    Unite,
+    Value,
+    members,
+)
+from transforms.synthesis.threshold import threshold
+
+LONG_PATTERNS = ("2i", "3i", "ip", "pi", "2in", "inp")
+"""Patterns with a branch of one relation that can have a long result."""
+
+
+class NoGround(Exception):  # noqa: N818
+    """There is no relation to go on with."""
+
+
+class Grounding:
+    """Draws plans of a graph; :class:`transforms.synthesis.validity.Rules` judges them."""
+
+    def __init__(self, graph: Graph, limits: Limits) -> None:
+        self._graph = graph
+        self.wide = Incoming(graph, 1, limits.items)
+        self.narrow = Incoming(graph, 1, limits.fan_out)
+        self._long: Incoming | None = None
+        self._limits = limits
+        self._makers: dict[str, Callable[[int, int, Draw], Plan]] = {
+            "1p": lambda e, edge, draw: self._last(e, edge, draw),
+            "2p": lambda e, edge, draw: self._chain(e, edge, draw, 2),
+            "3p": lambda e, edge, draw: self._chain(e, edge, draw, 3),
+            "2i": lambda e, edge, draw: self._meet(e, edge, draw, 2),
+            "3i": lambda e, edge, draw: self._meet(e, edge, draw, 3),
+            "ip": self._meet_then,
+            "pi": self._chain_meet,
+            "2u": self._join,
+            "up": self._join_then,
+            "2in": lambda e, edge, draw: self._differ(self._last(e, edge, draw), e, draw),
+            "3in": lambda e, edge, draw: self._differ(self._meet(e, edge, draw, 2), e, draw),
+            "inp": self._differ_then,
+            "pin": lambda e, edge, draw: self._differ(self._chain(e, edge, draw, 2), e, draw),
+            "pni": lambda e, edge, draw: self._differ(self._last(e, edge, draw), e, draw, 2),
+            "count": self._count,
+        }
+
+    @property
+    def long(self) -> Incoming:
+        """The links whose source has as many targets as a long result."""
+        if self._long is None:
+            self._long = Incoming(self._graph, self._limits.long_least, self._limits.long_most)
+        return self._long
+
+    def plan(self, pattern: str, entity: int, edge: int, draw: Draw) -> Plan:
+        """Draw a plan whose last relation is ``edge`` and that has ``entity`` in its answer.
+
+        Raises:
+            NoGround: no relation leads where the pattern needs one.
+        """
+        return self._makers[pattern](entity, edge, draw)
+
+    def valued(self, pattern: str, entity: int, attribute: int, draw: Draw) -> Plan:
+        """Draw a plan of ``filter``, ``top``, ``value`` or ``compare`` over an attribute.
+
+        Raises:
+            NoGround: no relation leads to the entity, or it has no fellow to be compared with.
+        """
+        if pattern == "value":
+            if draw.chance(0.3) and (link := self.narrow.draw(entity, draw)):
+                edge, source = link
+                return Value(_project(Anchor(source), edge), attribute)
+            return Value(Anchor(entity), attribute)
+        if pattern == "compare":
+            other = self._fellow(entity, self._graph.holders(attribute).tolist(), draw)
+            sides = draw.shuffled([Value(Anchor(e), attribute) for e in (entity, other)])
+            return Compare(sides[0], sides[1], draw.chance(0.6))
+        link = self.wide.draw(entity, draw)
+        if link is None:
+            raise NoGround
+        source_plan: SetPlan = (
+            _project(Anchor(link[1]), link[0])
+            if draw.chance(0.7)
+            else self._chain(entity, link[0], draw, 2)
+        )
+        found = members(source_plan, self._graph)
+        if pattern == "top":
+            k = 1 if draw.chance(0.6) else draw.between(2, 3)
+            return Top(source_plan, attribute, min(k, max(1, len(found) - 1)), draw.chance(0.6))
+        condition = threshold(self._graph, found, attribute, entity, draw)
+        if condition is None:
+            raise NoGround
+        return Filter(source_plan, attribute, *condition)
+
+    def compared(self, entity: int, edge: int, draw: Draw) -> Compare:
+        """Draw a comparison of how many targets two entities have by an edge.
+
+        Raises:
+            NoGround: the entity has no fellow to be compared with.
+        """
+        relation, inverse = divmod(edge, 2)
+        heads = self._graph.heads(relation, bool(inverse)).tolist()
+        pair = (entity, self._fellow(entity, heads, draw))
+        sides = draw.shuffled([Count(_project(Anchor(e), edge)) for e in pair])
+        return Compare(sides[0], sides[1], draw.chance(0.6))
+
+    def long_branch(self, plan: SetPlan, draw: Draw) -> tuple[SetPlan, SetPlan]:
+        """Exchange a branch of one relation for one with a long result; return plan and branch.
+
+        Raises:
+            NoGround: no long result has an entity that the branch needs.
+        """
+        match plan:
+            case Project(source, relation, inverse):
+                inner, branch = self.long_branch(source, draw)
+                return Project(inner, relation, inverse), branch
+            case Intersect(parts):
+                place = next(p for p in range(len(parts)) if _is_single(parts[p]))
+                shared = sorted(members(plan, self._graph))
+                branch = self._long_into(draw.choose(shared) if shared else -1, draw)
+                return Intersect((*parts[:place], branch, *parts[place + 1 :])), branch
+            case Subtract(keep, remove):
+                taken = sorted(members(keep, self._graph) & members(remove, self._graph))
+                branch = self._long_into(draw.choose(taken) if taken else -1, draw)
+                return Subtract(keep, branch), branch
+        raise NoGround
+
+    def _long_into(self, entity: int, draw: Draw) -> SetPlan:
+        link = self.long.draw(entity, draw) if entity >= 0 else None
+        if link is None:
+            raise NoGround
+        return _project(Anchor(link[1]), link[0])
+
+    def _source(self, entity: int, edge: int, draw: Draw) -> int:
+        sources = self.wide.sources(entity, edge)
+        if not sources:
+            raise NoGround
+        return draw.choose(sources)
+
+    def _last(self, entity: int, edge: int, draw: Draw) -> SetPlan:
+        return _project(Anchor(self._source(entity, edge, draw)), edge)
+
+    def _chain(self, entity: int, edge: int, draw: Draw, n: int) -> SetPlan:
+        """Draw a chain of ``n`` relations into an entity; the last one is ``edge``."""
+        edges, at = [edge], self._source(entity, edge, draw)
+        for _ in range(n - 1):
+            link = self.narrow.draw(at, draw, without=edges[-1] ^ 1)
+            if link is None:
+                raise NoGround
+            edges.append(link[0])
+            at = link[1]
+        plan: SetPlan = Anchor(at)
+        for one in reversed(edges):
+            plan = _project(plan, one)
+        return plan
+
+    def _single(self, entity: int, draw: Draw, without: int = -1) -> SetPlan:
+        link = self.wide.draw(entity, draw, without)
+        if link is None:
+            raise NoGround
+        return _project(Anchor(link[1]), link[0])
+
+    def _meet(self, entity: int, edge: int, draw: Draw, n: int) -> SetPlan:
+        parts = [self._last(entity, edge, draw)]
+        parts += [self._single(entity, draw) for _ in range(n - 1)]
+        return Intersect(tuple(draw.shuffled(parts)))
+
+    def _inner(self, entity: int, edge: int, draw: Draw) -> tuple[int, int]:
+        """Return the source of the last relation, and an edge that leads into it."""
+        at = self._source(entity, edge, draw)
+        link = self.wide.draw(at, draw, without=edge ^ 1)
+        if link is None:
+            raise NoGround
+        return at, link[0]
+
+    def _meet_then(self, entity: int, edge: int, draw: Draw) -> SetPlan:
+        at, before = self._inner(entity, edge, draw)
+        return _project(self._meet(at, before, draw, 2), edge)
+
+    def _chain_meet(self, entity: int, edge: int, draw: Draw) -> SetPlan:
+        parts = [self._chain(entity, edge, draw, 2), self._single(entity, draw)]
+        return Intersect(tuple(draw.shuffled(parts)))
+
+    def _join(self, entity: int, edge: int, draw: Draw) -> SetPlan:
+        first = self._last(entity, edge, draw)
+        relation, inverse = divmod(edge, 2)
+        if draw.chance(0.5):
+            sources = self._graph.heads(relation, bool(inverse))
+            other: SetPlan = _project(Anchor(draw.choose(sources.tolist())), edge)
+        else:
+            kind = self._graph.type_of(entity)
+            fellows = members(first, self._graph) if kind < 0 else ()
+            pool = self._graph.members_of(kind).tolist() if kind >= 0 else sorted(fellows)
+            other = self._single(draw.choose(pool), draw)
+        return Unite(tuple(draw.shuffled([first, other])))
+
+    def _join_then(self, entity: int, edge: int, draw: Draw) -> SetPlan:
+        at, before = self._inner(entity, edge, draw)
+        return _project(self._join(at, before, draw), edge)
+
+    def _differ(self, keep: SetPlan, entity: int, draw: Draw, n: int = 1) -> SetPlan:
+        """Take from a set a chain of ``n`` relations that leads to another member of it."""
+        others = sorted(members(keep, self._graph) - {entity})
+        if not 0 < len(others) <= self._limits.items:
+            raise NoGround
+        for _ in range(3):
+            other = draw.choose(others)
+            link = (self.wide if n == 1 else self.narrow).draw(other, draw)
+            if link is None:
+                continue
+            edge, source = link
+            remove = (
+                _project(Anchor(source), edge) if n == 1 else self._chain(other, edge, draw, n)
+            )
+            if entity not in members(remove, self._graph):
+                return Subtract(keep, remove)
+        raise NoGround
+
+    def _differ_then(self, entity: int, edge: int, draw: Draw) -> SetPlan:
+        at, before = self._inner(entity, edge, draw)
+        return _project(self._differ(self._last(at, before, draw), at, draw), edge)
+
+    def _count(self, entity: int, edge: int, draw: Draw) -> Plan:
+        form = draw.choose(("1p", "1p", "2p", "2i", "2in"))
+        inner = self.plan(form, entity, edge, draw)
+        return Count(inner)  # type: ignore[arg-type]
+
+    def _fellow(self, entity: int, pool: list[int], draw: Draw) -> int:
+        """Draw another entity of the same main type from a pool."""
+        kind = self._graph.type_of(entity)
+        for _ in range(8):
+            other = draw.choose(pool)
+            if other != entity and self._graph.type_of(other) == kind:
+                return other
+        raise NoGround
+
+
+def _project(source: SetPlan, edge: int) -> Project:
+    return Project(source, edge >> 1, bool(edge & 1))
+
+
+def _is_single(plan: SetPlan) -> bool:
+    return isinstance(plan, Project) and isinstance(plan.source, Anchor)
