@@ -6,6 +6,7 @@ of the set it is taken from, and must not lead to the answer.
 """
 
 from collections.abc import Callable
+from itertools import combinations
 
 from transforms.synthesis.draw import Draw
 from transforms.synthesis.graph import Graph
@@ -26,6 +27,7 @@ from transforms.synthesis.plan import (
     Value,
     members,
 )
+from transforms.synthesis.spread import Spread
 from transforms.synthesis.threshold import threshold
 
 LONG_PATTERNS = ("2i", "3i", "ip", "pi", "2in", "inp")
@@ -34,6 +36,22 @@ LONG_PATTERNS = ("2i", "3i", "ip", "pi", "2in", "inp")
 
 class NoGround(Exception):  # noqa: N818
     """There is no relation to go on with."""
+
+
+class TooOften(NoGround):
+    """An entity would be drawn too often."""
+
+
+_ANSWERS_A_SLOT = 24
+_MOST_SLOTS = 8
+
+
+def slots(answers: list[int]) -> list[int]:
+    """Return what a plan can start from, oftener where there are more answers."""
+    found: list[int] = []
+    for number, count in enumerate(answers):
+        found += [number] * min(-(-count // _ANSWERS_A_SLOT), _MOST_SLOTS)
+    return found
 
 
 class Grounding:
@@ -45,6 +63,10 @@ class Grounding:
         self.narrow = Incoming(graph, 1, limits.fan_out)
         self._long: Incoming | None = None
         self._limits = limits
+        self.starts = slots(
+            [len(self.wide.answers(edge)) for edge in range(2 * len(graph.relations))]
+        )
+        self.spread = Spread(self.wide, self.starts, graph.n_entities)
         self._makers: dict[str, Callable[[int, int, Draw], Plan]] = {
             "1p": lambda e, edge, draw: self._last(e, edge, draw),
             "2p": lambda e, edge, draw: self._chain(e, edge, draw, 2),
@@ -56,7 +78,7 @@ class Grounding:
             "2u": self._join,
             "up": self._join_then,
             "2in": lambda e, edge, draw: self._differ(self._last(e, edge, draw), e, draw),
-            "3in": lambda e, edge, draw: self._differ(self._meet(e, edge, draw, 2), e, draw),
+            "3in": lambda e, edge, draw: self._differ(self._meet(e, edge, draw, 2, 2), e, draw),
             "inp": self._differ_then,
             "pin": lambda e, edge, draw: self._differ(self._chain(e, edge, draw, 2), e, draw),
             "pni": lambda e, edge, draw: self._differ(self._last(e, edge, draw), e, draw, 2),
@@ -87,7 +109,7 @@ class Grounding:
         if pattern == "value":
             if draw.chance(0.3) and (link := self.narrow.draw(entity, draw)):
                 edge, source = link
-                return Value(_project(Anchor(source), edge), attribute)
+                return Value(_project(self._anchor(source, draw), edge), attribute)
             return Value(Anchor(entity), attribute)
         if pattern == "compare":
             other = self._fellow(entity, self._graph.holders(attribute).tolist(), draw)
@@ -97,7 +119,7 @@ class Grounding:
         if link is None:
             raise NoGround
         source_plan: SetPlan = (
-            _project(Anchor(link[1]), link[0])
+            _project(self._anchor(link[1], draw), link[0])
             if draw.chance(0.7)
             else self._chain(entity, link[0], draw, 2)
         )
@@ -155,8 +177,14 @@ class Grounding:
             raise NoGround
         return draw.choose(sources)
 
-    def _last(self, entity: int, edge: int, draw: Draw) -> SetPlan:
-        return _project(Anchor(self._source(entity, edge, draw)), edge)
+    def _anchor(self, entity: int, draw: Draw) -> Anchor:
+        """Take an entity as an anchor, if it is not one too often."""
+        if draw.uniform() >= self.spread.anchor(entity):
+            raise TooOften
+        return Anchor(entity)
+
+    def _last(self, entity: int, edge: int, draw: Draw) -> Project:
+        return _project(self._anchor(self._source(entity, edge, draw), draw), edge)
 
     def _chain(self, entity: int, edge: int, draw: Draw, n: int) -> SetPlan:
         """Draw a chain of ``n`` relations into an entity; the last one is ``edge``."""
@@ -167,21 +195,43 @@ class Grounding:
                 raise NoGround
             edges.append(link[0])
             at = link[1]
-        plan: SetPlan = Anchor(at)
+        plan: SetPlan = self._anchor(at, draw)
         for one in reversed(edges):
             plan = _project(plan, one)
         return plan
 
-    def _single(self, entity: int, draw: Draw, without: int = -1) -> SetPlan:
-        link = self.wide.draw(entity, draw, without)
+    def _single(self, entity: int, draw: Draw) -> Project:
+        link = self.wide.draw(entity, draw)
         if link is None:
             raise NoGround
-        return _project(Anchor(link[1]), link[0])
+        return _project(self._anchor(link[1], draw), link[0])
 
-    def _meet(self, entity: int, edge: int, draw: Draw, n: int) -> SetPlan:
+    def _meet(self, entity: int, edge: int, draw: Draw, n: int, least: int = 1) -> SetPlan:
+        """Draw ``n`` relations into an entity whose sets have ``least`` entities in common.
+
+        Each part is drawn until it takes something away from the others and they from it.
+        """
         parts = [self._last(entity, edge, draw)]
-        parts += [self._single(entity, draw) for _ in range(n - 1)]
-        return Intersect(tuple(draw.shuffled(parts)))
+        sets = [self._set(parts[0])]
+        for _ in range(12):
+            link = self.wide.draw(entity, draw)
+            if link is None:
+                break
+            part = _project(Anchor(link[1]), link[0])
+            if any(part.source == other.source for other in parts):
+                continue
+            tried = [*sets, self._set(part)]
+            if not _all_matter(tried) or len(tried[0].intersection(*tried[1:])) < least:
+                continue
+            if draw.uniform() < self.spread.anchor(link[1]):
+                parts.append(part)
+                sets = tried
+                if len(parts) == n:
+                    return Intersect(tuple(draw.shuffled(parts)))
+        raise NoGround
+
+    def _set(self, plan: Project) -> frozenset[int]:
+        return members(plan, self._graph)
 
     def _inner(self, entity: int, edge: int, draw: Draw) -> tuple[int, int]:
         """Return the source of the last relation, and an edge that leads into it."""
@@ -204,7 +254,7 @@ class Grounding:
         relation, inverse = divmod(edge, 2)
         if draw.chance(0.5):
             sources = self._graph.heads(relation, bool(inverse))
-            other: SetPlan = _project(Anchor(draw.choose(sources.tolist())), edge)
+            other: SetPlan = _project(self._anchor(draw.choose(sources.tolist()), draw), edge)
         else:
             kind = self._graph.type_of(entity)
             fellows = members(first, self._graph) if kind < 0 else ()
@@ -228,7 +278,9 @@ class Grounding:
                 continue
             edge, source = link
             remove = (
-                _project(Anchor(source), edge) if n == 1 else self._chain(other, edge, draw, n)
+                _project(self._anchor(source, draw), edge)
+                if n == 1
+                else self._chain(other, edge, draw, n)
             )
             if entity not in members(remove, self._graph):
                 return Subtract(keep, remove)
@@ -255,6 +307,15 @@ class Grounding:
 
 def _project(source: SetPlan, edge: int) -> Project:
     return Project(source, edge >> 1, bool(edge & 1))
+
+
+def _all_matter(sets: list[frozenset[int]]) -> bool:
+    """Return whether each set takes something away from what the others have in common."""
+    common = sets[0].intersection(*sets[1:])
+    return all(
+        len(others[0].intersection(*others[1:])) > len(common)
+        for others in combinations(sets, len(sets) - 1)
+    )
 
 
 def _is_single(plan: SetPlan) -> bool:

@@ -17,7 +17,7 @@ Links = tuple[list[int], list[float], list[list[int]]]
 """Edges into an entity, their weights summed up, and the sources of each."""
 
 _NO_LINKS: Links = ([], [], [])
-_EVENNESS = 0.75
+_EVENNESS = 1.0
 """Power of an edge's number of targets that divides its weight: rare edges come about as often."""
 
 
@@ -27,7 +27,8 @@ class Incoming:
     def __init__(self, graph: Graph, least: int, most: int) -> None:
         edges, sources, targets = _links(graph, least, most)
         order = np.lexsort((sources, edges, targets))
-        self._edges, self._sources = edges[order], sources[order]
+        self._edges = edges[order]
+        self.link_sources, self.link_targets = sources[order], targets[order]
         self._bounds = np.searchsorted(targets[order], np.arange(graph.n_entities + 1))
         order = np.lexsort((targets, edges))
         edges, targets = edges[order], targets[order]
@@ -36,7 +37,8 @@ class Incoming:
         self._answers = targets[new]
         self._answer_bounds = np.searchsorted(edges[new], np.arange(2 * len(graph.relations) + 1))
         reached = np.maximum(np.diff(self._answer_bounds), 1).astype(np.float64)
-        self._weights = (reached**-_EVENNESS).tolist()
+        self._weight = reached**-_EVENNESS
+        self._weights = self._weight.tolist()
         self._cache: dict[int, Links] = {}
 
     def answers(self, edge: int) -> npt.NDArray[np.int32]:
@@ -73,13 +75,41 @@ class Incoming:
                 return edges[place], draw.choose(sources[place])
         return None
 
+    def probabilities(self, starts: list[int]) -> npt.NDArray[np.float64]:
+        """Return how probable each link is as one that a plan begins or goes on with, summing to 1.
+
+        Args:
+            starts: the edges that plans start from, each as often as they do.
+        """
+        edges, targets = self._edges, self.link_targets
+        new = np.ones(len(edges), bool)
+        new[1:] = (edges[1:] != edges[:-1]) | (targets[1:] != targets[:-1])
+        group = np.cumsum(new) - 1
+        shared = 1.0 / np.bincount(group)[group]
+        weight = self._weight[edges]
+        entities = len(self._bounds) - 1
+        all_weights = np.bincount(targets[new], weight[new], entities)
+        going_on = weight * shared / all_weights[targets]
+        often = np.bincount(np.array(starts, np.int64), minlength=len(self._weight))
+        answers = np.maximum(np.diff(self._answer_bounds), 1)
+        beginning = (often / answers)[edges] * shared
+        both: npt.NDArray[np.float64] = going_on / going_on.sum() + beginning / beginning.sum()
+        return both / 2
+
+    def summed_by_source(self, links: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return for each link the sum over all links with its source and edge."""
+        keys = self.link_sources.astype(np.int64) * len(self._weight) + self._edges
+        _, group = np.unique(keys, return_inverse=True)
+        summed = np.bincount(group, links).astype(np.float64)
+        return summed[group]
+
     def _read(self, entity: int) -> Links:
         low, high = int(self._bounds[entity]), int(self._bounds[entity + 1])
         if low == high:
             return _NO_LINKS
         edges = self._edges[low:high]
         starts = np.flatnonzero(np.append(True, edges[1:] != edges[:-1])).tolist()
-        sources = self._sources[low:high].tolist()
+        sources = self.link_sources[low:high].tolist()
         kinds = edges[starts].tolist()
         ends = [*starts[1:], high - low]
         split = [sources[start:end] for start, end in zip(starts, ends, strict=True)]

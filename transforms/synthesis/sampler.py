@@ -13,28 +13,26 @@ import numpy as np
 
 from transforms.synthesis.draw import Draw, combine
 from transforms.synthesis.graph import Graph
-from transforms.synthesis.grounding import LONG_PATTERNS, Grounding, NoGround
+from transforms.synthesis.grounding import LONG_PATTERNS, Grounding, NoGround, TooOften, slots
 from transforms.synthesis.limits import Limits
 from transforms.synthesis.plan import (
     PATTERNS,
     Anchor,
     Compare,
     Count,
-    Filter,
     Plan,
-    Project,
     SetPlan,
     Subtract,
     Top,
+    Value,
     children,
+    members_by,
     relations,
 )
 from transforms.synthesis.validity import Rules
 
 VALUED = ("filter", "top", "value")
 """Patterns over attributes alone; ``compare`` is over attributes or counts."""
-_ANSWERS_A_SLOT = 24
-_MOST_SLOTS = 8
 _CACHED_SETS = 400_000
 
 
@@ -63,10 +61,8 @@ class Sampler:
         self._sets: dict[tuple[int, int, bool], frozenset[int]] = {}
         self.rules = Rules(graph, limits, self.step)
         self._grounding = Grounding(graph, limits)
-        self._edges = self._slots(
-            [len(self._grounding.wide.answers(edge)) for edge in range(2 * len(graph.relations))]
-        )
-        self._attributes = self._slots([len(graph.holders(a)) for a in range(len(graph.attributes))])
+        self._edges = self._grounding.starts
+        self._attributes = slots([len(graph.holders(a)) for a in range(len(graph.attributes))])
         self._closed = any(relation.declared_complete for relation in graph.relations)
         self.broken: dict[str, Counter[str]] = {pattern: Counter() for pattern in PATTERNS}
 
@@ -95,10 +91,15 @@ class Sampler:
             part = draw.child("plan", attempt)
             try:
                 plan, large = self._ground(pattern, place, attempt, part, long)
+            except TooOften:
+                counts["too often"] += 1
+                continue
             except NoGround:
                 counts["no ground"] += 1
                 continue
             broken = self.rules.check(plan, large)
+            if not broken and not self._let_through(plan, part):
+                broken = "too often"
             assumption = self._assumption(plan)
             if not broken and not assumption:
                 broken = "open world"
@@ -137,13 +138,6 @@ class Sampler:
             return plan, None
         return grounding.long_branch(plan, draw)  # type: ignore[arg-type]
 
-    def _slots(self, answers: list[int]) -> list[int]:
-        """Return what a plan can start from, oftener where there are more answers."""
-        found: list[int] = []
-        for number, count in enumerate(answers):
-            found += [number] * min(-(-count // _ANSWERS_A_SLOT), _MOST_SLOTS)
-        return found
-
     def _start(self, pattern: str, place: int, attempt: int, by_value: bool) -> tuple[int, int]:
         """Return the edge (or attribute) and the answer that a place's attempt starts from.
 
@@ -158,6 +152,13 @@ class Sampler:
         offset = combine(self._seed, self._key, pattern, number, slot)
         turn = round_ + combine(key, slot, attempt) % len(answers) if attempt else round_
         return number, int(answers[_permuted(turn % len(answers), len(answers), offset)])
+
+    def _let_through(self, plan: Plan, draw: Draw) -> bool:
+        """Return whether the answer's entities may be drawn once more."""
+        if isinstance(plan, Count | Value | Compare):
+            return True
+        found = members_by(plan, self.graph, self.step)
+        return draw.uniform() < self._grounding.spread.answers(found)
 
     def _holders(self, attribute: int) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
         return self.graph.holders(attribute)

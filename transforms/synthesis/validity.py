@@ -84,14 +84,8 @@ class Rules:
             raise Invalid("many answers")
         if not found.isdisjoint(named):
             raise Invalid("answers an anchor")
-        if (
-            isinstance(plan, Project)
-            and isinstance(plan.source, Anchor)
-            or isinstance(plan, Filter | Top)
-            and not isinstance(plan.source, Project)
-        ):
-            return
-        if self.shortcut(named, found):
+        single = isinstance(plan, Project) and isinstance(plan.source, Anchor)
+        if not single and self.shortcut(named, found):
             raise Invalid("shortcut")
 
     def shortcut(self, named: list[int], found: Members) -> bool:
@@ -239,7 +233,9 @@ def removable(plan: Plan, graph: PlanGraph, step: Neighbours) -> bool:
         def without(
             entity: int, relation: int, inverse: bool, call: tuple[int, int, bool] = left_out
         ) -> Members:
-            return _NOBODY if call == (entity, relation, inverse) else step(entity, relation, inverse)
+            return (
+                _NOBODY if call == (entity, relation, inverse) else step(entity, relation, inverse)
+            )
 
         if members_by(top, graph, without) == whole:
             return True
