@@ -50,6 +50,7 @@ def runner_options(settings: RunnerSettings, extra: Sequence[str] = ()) -> "Pipe
         "--environment_cache_millis=60000",
     ]
     if settings.kind == "local":
+        keep_elements_whole()
         # Never DirectRunner: it looks for a downloadable runner first. Threads suffice, because
         # the kernels release the GIL.
         mode = "multi_threading" if settings.workers > 1 else "in_memory"
@@ -95,6 +96,22 @@ def _options_class() -> "type[PipelineOptions]":
             return {k: v for k, v in super().__getstate__().items() if k != "_views"}
 
     return Options
+
+
+def keep_elements_whole() -> None:
+    """Keep Beam's local runner from sending halves of elements, and from losing whole ones.
+
+    With more than one worker, its streams of elements are flushed by a thread of their own every
+    second, without a lock that the writing thread would know of. A flush in the middle of an element
+    sends its first half; the second one is read as an element, whose number of windows is then any
+    four bytes of it: the list of so many windows fills all memory. Elements written between the two
+    steps of a flush (send, clear) are gone without an error. Flushed by size alone, as on clusters, a
+    stream has one thread.
+    """
+    handlers = importlib.import_module(
+        "apache_beam.runners.portability.fn_api_runner.worker_handlers"
+    )
+    vars(handlers)["DATA_BUFFER_TIME_LIMIT_MS"] = 0
 
 
 def quiet_beam() -> None:

@@ -9,6 +9,7 @@ import apache_beam as beam
 
 from pipelines.artifacts import FileEntry, Manifest, Receipt, fingerprint
 from pipelines.corpus import Corpus
+from pipelines.runners import keep_elements_whole
 
 
 class Stage:
@@ -94,6 +95,8 @@ class Apply(beam.PTransform):
 
     def expand(self, corpora: beam.PCollection) -> beam.PCollection:
         """Apply the stage."""
+        # Pipelines of others come without our options of the runner.
+        keep_elements_whole()
         return self.stage.expand(corpora)
 
 
