@@ -1,6 +1,5 @@
 """From named facts to the tables of a graph: numbering, cardinalities, main types."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +21,8 @@ LEAST_FUNCTIONAL = 8
 
 _LEAST_COVER = 0.95
 _LEAST_NEW = 0.9
+_LEAST_MOST = 0.75
+_LEAST_NAMED = 0.1
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ def tables_of(
     entities: Mapping[str, NamedEntity],
     type_labels: Mapping[str, str],
     relations: Mapping[str, NamedRelation],
-    facts: Mapping[str, Sequence[tuple[str, str]]],
+    facts: Mapping[str, npt.NDArray[np.int64]],
     attributes: Mapping[str, NamedAttribute],
 ) -> GraphTables:
     """Number everything and work out what follows from the facts.
@@ -68,7 +69,8 @@ def tables_of(
         entities: by id; their labels differ.
         type_labels: words by type name; every type of an entity is in it.
         relations: by id.
-        facts: (head id, tail id) by relation id; repeated facts count once.
+        facts: [facts, 2] by relation id: head and tail as places in ``entities``; repeated facts
+            count once.
         attributes: by id.
 
     Returns:
@@ -77,15 +79,13 @@ def tables_of(
     ids = sorted(entities)
     number = {name: place for place, name in enumerate(ids)}
     ours = [entities[name] for name in ids]
-    used = sorted({name for one in ours for name in one.types})
+    used, starts, types = numbered_types(ours)
     type_number = {name: place for place, name in enumerate(used)}
-    typed = [sorted({type_number[name] for name in one.types}) for one in ours]
-    starts = np.append(0, np.cumsum([len(row) for row in typed])).astype(np.int32)
-    types = np.array([one for row in typed for one in row], np.int32)
     main = main_types(starts, types, len(used))
 
-    names = sorted(name for name in relations if facts.get(name))
-    pairs = [_pairs(facts[name], number) for name in names]
+    names = sorted(name for name in relations if len(facts.get(name, ())))
+    renumbered = np.array([number[name] for name in entities], np.int64)
+    pairs = [_pairs(renumbered[facts[name]]) for name in names]
     members = _Members(starts, types, len(used), main)
     done = [
         _relation(name, relations[name], heads, tails, type_number, members)
@@ -120,13 +120,18 @@ def tables_of(
 _NO_INTS: Ints = np.empty(0, np.int32)
 
 
-def _pairs(facts: Sequence[tuple[str, str]], number: Mapping[str, int]) -> tuple[Ints, Ints]:
+def _pairs(facts: npt.NDArray[np.int64]) -> tuple[Ints, Ints]:
     """Return the distinct facts, sorted by head and tail."""
-    flat = np.fromiter(
-        map(number.__getitem__, itertools.chain.from_iterable(facts)), np.int64, 2 * len(facts)
-    )
-    keys = np.unique((flat[0::2] << 32) | flat[1::2])
+    keys = np.unique((facts[:, 0] << 32) | facts[:, 1])
     return (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
+
+
+def places(
+    entities: Mapping[str, NamedEntity], facts: Sequence[tuple[str, str]]
+) -> npt.NDArray[np.int64]:
+    """Return facts between ids as places in ``entities``, shape [facts, 2]."""
+    number = {name: place for place, name in enumerate(entities)}
+    return np.array([(number[head], number[tail]) for head, tail in facts], np.int64)
 
 
 class _Members:
@@ -137,21 +142,27 @@ class _Members:
         self._sizes = np.bincount(types, minlength=count)
 
     def cover(self, entities: Ints) -> int:
-        """Return the smallest type that nearly all of some entities have; -1 where none is."""
+        """Return the type that names some entities best; -1 where none does.
+
+        That is the main type of nearly all of them; else the smallest type that nearly all have;
+        else the main type of most of them.
+        """
         found = np.unique(entities)
         if not len(found) or not len(self._sizes):
             return NO_TYPE
+        main = np.bincount(self._main[found] + 1, minlength=len(self._sizes) + 1)[1:]
+        best = int(main.argmax())
+        if main[best] >= _LEAST_COVER * len(found):
+            return best
         lengths = (self._starts[1:] - self._starts[:-1])[found]
         ends = np.cumsum(lengths)
         inside = np.arange(int(lengths.sum())) - np.repeat(ends - lengths, lengths)
         theirs = self._types[np.repeat(self._starts[found], lengths) + inside]
         counts = np.bincount(theirs, minlength=len(self._sizes))
         good = np.flatnonzero(counts >= _LEAST_COVER * len(found))
-        if not len(good):
-            return NO_TYPE
-        # A main type among them is the better name where it is not much larger.
-        order = np.lexsort((good, self._sizes[good]))
-        return int(good[order[0]])
+        if len(good):
+            return int(good[np.lexsort((good, self._sizes[good]))[0]])
+        return best if main[best] >= _LEAST_MOST * len(found) else NO_TYPE
 
 
 def _relation(
@@ -220,6 +231,22 @@ def _attributes(
     )
 
 
+def numbered_types(entities: Sequence[NamedEntity]) -> tuple[list[str], Ints, Ints]:
+    """Return the names of all types, sorted, and the CSR of each entity's type numbers."""
+    names = sorted({name for one in entities for name in one.types})
+    number = {name: place for place, name in enumerate(names)}
+    rows = [sorted({number[name] for name in one.types}) for one in entities]
+    starts = np.append(0, np.cumsum([len(row) for row in rows])).astype(np.int32)
+    return names, starts, np.array([one for row in rows for one in row], np.int32)
+
+
+def main_types_by_name(entities: Mapping[str, NamedEntity]) -> dict[str, str]:
+    """Return the main type of each entity that has types, by id."""
+    names, starts, types = numbered_types(list(entities.values()))
+    main = main_types(starts, types, len(names)).tolist()
+    return {key: names[one] for key, one in zip(entities, main, strict=True) if one != NO_TYPE}
+
+
 def main_types(starts: Ints, types: Ints, count: int) -> Ints:
     """Choose the type that names each entity best, shape [entities], int32; -1 without types.
 
@@ -237,16 +264,32 @@ def main_types(starts: Ints, types: Ints, count: int) -> Ints:
     order = np.argsort(types, kind="stable")
     bounds = np.searchsorted(types[order], np.arange(count + 1))
     members = [owner[order[bounds[one] : bounds[one + 1]]] for one in range(count)]
-    main = np.full(entities, NO_TYPE, np.int32)
-    for one in sorted(range(count), key=lambda one: (-len(members[one]), one)):
-        free = members[one][main[members[one]] == NO_TYPE]
-        if len(free) >= _LEAST_NEW * len(members[one]):
-            main[free] = one
+    main = _largest(members, entities)
     share = _shares(members, main)
     left = np.flatnonzero(main[owner] == NO_TYPE)
     best = left[np.lexsort((types[left], -share[types[left]], owner[left]))]
     first = np.unique(owner[best], return_index=True)
     main[first[0]] = types[best[first[1]]]
+    return main
+
+
+def named_well(starts: Ints, types: Ints, count: int) -> Ints:
+    """Return :func:`main_types`, but -1 where the main type says next to nothing (a topic)."""
+    main = main_types(starts, types, count)
+    sizes = np.bincount(types, minlength=count)
+    named = np.bincount(main[main != NO_TYPE], minlength=count)
+    vague = named < _LEAST_NAMED * sizes
+    main[(main != NO_TYPE) & vague[main]] = NO_TYPE
+    return main
+
+
+def _largest(members: Sequence[npt.NDArray[np.int64]], entities: int) -> Ints:
+    """Give each entity the largest of its types that hardly overlap larger ones; -1 without."""
+    main = np.full(entities, NO_TYPE, np.int32)
+    for one in sorted(range(len(members)), key=lambda one: (-len(members[one]), one)):
+        free = members[one][main[members[one]] == NO_TYPE]
+        if len(free) >= _LEAST_NEW * len(members[one]):
+            main[free] = one
     return main
 
 

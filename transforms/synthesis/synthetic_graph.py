@@ -11,6 +11,7 @@ from transforms.synthesis.graph_tables import (
     NamedAttribute,
     NamedEntity,
     NamedRelation,
+    places,
     tables_of,
 )
 
@@ -128,7 +129,7 @@ def synthetic_graph(seed: int = 0, size: int = 10, name: str = "synthetic") -> G
                 one: NamedRelation(label, head, tail, complete=True)
                 for one, label, head, tail, _, _ in _RELATIONS
             },
-            facts,
+            {relation: places(entities, pairs) for relation, pairs in facts.items()},
             _attributes(draw, of_type),
         ),
     )
