@@ -20,7 +20,7 @@ from pipelines.doctor import check_installation
 from pipelines.failures import EngineError, raise_recorded
 from pipelines.progress import StageProgress
 from pipelines.recipe import Recipe, RecipeError, resolved
-from pipelines.runners import quiet_beam, runner_options
+from pipelines.runners import own_runner, quiet_beam, runner_options
 from pipelines.stages import Planned, bind, compared_with, stages_of, tasks_done
 from pipelines.steps.stage import Apply
 from transforms.record import RecordError
@@ -130,7 +130,10 @@ def _execute(
     watcher = _Watcher(planned[first:], progress)
     try:
         with watcher:
-            pipeline = beam.Pipeline(options=runner_options(recipe.runner, beam_options))
+            pipeline = beam.Pipeline(
+                runner=own_runner(recipe.runner, beam_options),
+                options=runner_options(recipe.runner, beam_options),
+            )
             corpora = pipeline | "Corpus" >> beam.Create([planned[first].before], reshuffle=False)
             for p in planned[first:]:
                 corpora = corpora | Apply(p.stage)

@@ -12,6 +12,8 @@ from annotated_types import Gt
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
+    from pipelines.local_runner import LocalRunner
+
 ShuffleKind = Literal["files", "runner"]
 
 
@@ -35,6 +37,20 @@ class RunnerSettings:
     runs the workers in this process."""
     flink_master: str | None = None
     """Address of a Flink cluster's REST port; Beam's FlinkRunner then submits the job itself."""
+
+
+def own_runner(settings: RunnerSettings, extra: Sequence[str] = ()) -> "LocalRunner | None":
+    """Return Drystone's own runner; None where Beam's options choose another one.
+
+    Args:
+        settings: the table ``[runner]``.
+        extra: Beam options given by the user; whoever gives any gets Beam's own runner.
+    """
+    if settings.kind != "local" or extra:
+        return None
+    from pipelines.local_runner import LocalRunner
+
+    return LocalRunner(settings.workers)
 
 
 def runner_options(settings: RunnerSettings, extra: Sequence[str] = ()) -> "PipelineOptions":
