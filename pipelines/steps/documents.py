@@ -17,6 +17,7 @@ from pipelines.barrier import Barrier
 from pipelines.corpus import Corpus
 from pipelines.failures import failures_recorded
 from pipelines.formats.writer import RejectWriter, ShardWriter
+from pipelines.runners import keep_elements_whole
 from pipelines.steps.columns import row_groups, write_table
 from pipelines.steps.removed import id_overlay, kept_rows, removed_by_file
 from pipelines.steps.stage import Stage, settings_json
@@ -60,6 +61,7 @@ class IngestDocuments(beam.PTransform):
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         """Apply the transform."""
+        keep_elements_whole()
         corpora = rows.pipeline | "Corpus" >> beam.Create([self._corpus], reshuffle=False)
         shards = (
             rows
@@ -210,6 +212,7 @@ class ReadDocuments(beam.PTransform):
 
     def expand(self, corpora: beam.PCollection) -> beam.PCollection:
         """Apply the transform."""
+        keep_elements_whole()
         return (
             corpora
             | "List shards" >> beam.FlatMap(_shards)

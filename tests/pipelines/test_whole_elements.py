@@ -10,6 +10,7 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 
 from pipelines.corpus import Corpus
 from pipelines.runners import RunnerSettings, runner_options
+from pipelines.steps.documents import IngestDocuments, ReadDocuments
 from pipelines.steps.stage import Apply, Stage
 
 PIPELINE = """
@@ -69,14 +70,26 @@ def test_an_element_that_takes_longer_to_encode_than_the_flush_period_arrives_wh
     assert (run.returncode, run.stdout) == (0, "7 [7]\n"), run.stderr[-2000:]
 
 
-@pytest.mark.parametrize("own", [False, True], ids=["our options", "a pipeline of others"])
-def test_no_stream_is_flushed_by_the_clock(own, monkeypatch, tmp_path):
-    """Our options for local runs see to it, and our transforms where the options are others'."""
+def test_our_options_for_local_runs_leave_no_flush_by_the_clock(monkeypatch):
+    """They turn it off where the options are made."""
     monkeypatch.setattr(worker_handlers, "DATA_BUFFER_TIME_LIMIT_MS", 1000)
-    if own:
-        pipeline = beam.Pipeline("FnApiRunner")
-        _ = pipeline | beam.Create([Corpus(str(tmp_path))]) | Apply(Nothing())
-    else:
-        runner_options(RunnerSettings(workers=2))
+
+    runner_options(RunnerSettings(workers=2))
+
+    assert worker_handlers.DATA_BUFFER_TIME_LIMIT_MS == 0
+
+
+@pytest.mark.parametrize("kind", ["stage", "documents in", "documents out"])
+def test_our_transforms_leave_no_flush_by_the_clock(kind, monkeypatch, tmp_path):
+    """Each of them turns it off in a pipeline whose options are others'."""
+    monkeypatch.setattr(worker_handlers, "DATA_BUFFER_TIME_LIMIT_MS", 1000)
+    corpus, row = Corpus(str(tmp_path)), {"id": "1", "text": "one"}
+    element, transform = {
+        "stage": (corpus, Apply(Nothing())),
+        "documents in": (row, IngestDocuments(str(tmp_path))),
+        "documents out": (corpus, ReadDocuments()),
+    }[kind]
+
+    _ = beam.Pipeline("FnApiRunner") | beam.Create([element]) | transform
 
     assert worker_handlers.DATA_BUFFER_TIME_LIMIT_MS == 0
