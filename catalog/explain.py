@@ -58,6 +58,8 @@ class Explanation:
     spans: list[Row] = field(default_factory=list)
     placements: list[Row] = field(default_factory=list)
     """Its pieces: row_id, copy, token_start, token_end, row_offset, step, slot, rank."""
+    training: list[Row] = field(default_factory=list)
+    """The first events of training runs that name its rows: out, step, event, row_id, detail."""
     candidates: list[Row] = field(default_factory=list)
     suggestions: list[Row] = field(default_factory=list)
     rejects: list[Row] = field(default_factory=list)
@@ -123,7 +125,19 @@ def _tell(lookup: Lookup, told: Explanation, document: Row) -> None:
         "WHERE p.doc_uid = $uid ORDER BY p.copy, p.token_start",
         uid=uid,
     )
+    told.training = _training(lookup, uid)
     told.decisions = _decisions(lookup, told, selection["dropped_by"])
+
+
+def _training(lookup: Lookup, uid: int) -> list[Row]:
+    """Return what happened in training to the rows that hold the document, of this run's dataset."""
+    return lookup.rows(
+        "SELECT DISTINCT t.out, t.step, t.event, t.row_id, t.detail FROM training t "
+        "JOIN placements p USING (row_id) WHERE t.run_id = $run AND p.doc_uid = $uid "
+        f"ORDER BY t.out, t.step, t.event, t.row_id LIMIT {SHOWN}",
+        run=lookup.run_id,
+        uid=uid,
+    )
 
 
 def _keeper(lookup: Lookup, uid: int) -> Row | None:

@@ -22,6 +22,7 @@ TRAINING_COLUMNS = (
     ("step", "BIGINT"),
     ("event", "VARCHAR"),
     ("row_id", "BIGINT"),
+    ("detail", "VARCHAR"),
 )
 
 

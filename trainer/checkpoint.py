@@ -1,29 +1,23 @@
 """Checkpoints: folders that are complete or not there, and that say whose they are.
 
-``out/checkpoint-<step>/`` holds ``model.pt``, ``optimizer.pt``, ``random.pt`` and ``state.json``
-(the step to go on with, the reader's state, what the run is, size and sha256 of the files). It is
-written under another name, flushed to the disk and renamed.
+``out/checkpoint-<step>/`` holds ``model.pt``, ``optimizer.pt`` and ``random.pt``, or such files of
+every rank, and ``state.json``: the step to go on with, where the reader stands, what the run is,
+where the rows of each tensor lie, size and sha256 of the files. :mod:`trainer.saver` writes it.
 """
 
-import hashlib
 import json
-import os
-import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from packing.reader import ReaderState
 from trainer.config import TrainerConfig
-
-FORMAT_VERSION = 1
-STATE_FILE = "state.json"
-_NAME = re.compile(r"checkpoint-(\d+)")
+from trainer.pieces import Saved, fill, restore_state
+from trainer.saver import FORMAT_VERSION, STATE_FILE, folders, part_name, sha256_of
 
 
 class CheckpointError(ValueError):
@@ -43,6 +37,14 @@ class Checkpoint:
     """What a run must share with the one that wrote it, by key of the configuration."""
     config: Mapping[str, Any]
     """The whole configuration of the run that wrote it."""
+    watch: Mapping[str, Any]
+    """What :class:`trainer.anomalies.Watch` knew."""
+    chain: str
+    """Hash over the receipts."""
+    world: int
+    """Ranks that wrote it."""
+    tensors: Mapping[str, Saved]
+    """Where the rows of each tensor lie."""
 
 
 def identity(config: TrainerConfig, plan: str, vocab: int) -> dict[str, Any]:
@@ -57,60 +59,6 @@ def identity(config: TrainerConfig, plan: str, vocab: int) -> dict[str, Any]:
     }
 
 
-def save(
-    out: Path,
-    step: int,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    reader: ReaderState,
-    run: Mapping[str, Any],
-    config: TrainerConfig,
-) -> Path:
-    """Write ``out/checkpoint-<step>``.
-
-    Args:
-        out: folder of the run.
-        step: steps done.
-        model: the model.
-        optimizer: its optimizer.
-        reader: the reader's state after these steps.
-        run: :func:`identity` of the run.
-        config: its configuration.
-    """
-    target = out / f"checkpoint-{step}"
-    temporary = out / f".checkpoint-{step}.tmp"
-    for leftover in (temporary, target):
-        shutil.rmtree(leftover, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    random: dict[str, Any] = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        random["cuda"] = torch.cuda.get_rng_state_all()
-    parts = {"model.pt": model.state_dict(), "optimizer.pt": optimizer.state_dict()["state"]}
-    files = {}
-    for name, content in {**parts, "random.pt": random}.items():
-        torch.save(content, temporary / name)
-        files[name] = {
-            "bytes": (temporary / name).stat().st_size,
-            "sha256": _sha256(temporary / name),
-        }
-        _flush(temporary / name)
-    state = {
-        "format": FORMAT_VERSION,
-        "step": step,
-        "reader": reader.to_dict(),
-        "identity": dict(run),
-        "config": asdict(config),
-        "torch": torch.__version__,
-        "files": files,
-    }
-    (temporary / STATE_FILE).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
-    for path in (temporary / STATE_FILE, temporary):
-        _flush(path)
-    temporary.rename(target)
-    _flush(out)
-    return target
-
-
 def newest(out: Path) -> tuple[Checkpoint | None, list[str]]:
     """Return the newest complete checkpoint, and why newer ones were passed over.
 
@@ -118,7 +66,7 @@ def newest(out: Path) -> tuple[Checkpoint | None, list[str]]:
         CheckpointError: there are checkpoints, but no complete one.
     """
     passed: list[str] = []
-    for path in reversed(_folders(out)):
+    for path in reversed(folders(out)):
         found = _read(path)
         if isinstance(found, Checkpoint):
             return found, passed
@@ -130,17 +78,24 @@ def newest(out: Path) -> tuple[Checkpoint | None, list[str]]:
     return None, passed
 
 
-def check(found: Checkpoint, run: Mapping[str, Any]) -> None:
+def check(found: Checkpoint, run: Mapping[str, Any], world: int | None = None) -> None:
     """Refuse the checkpoint of another run.
+
+    Args:
+        found: the checkpoint.
+        run: :func:`identity` of this run.
+        world: number of ranks, where another one is refused as well.
 
     Raises:
         CheckpointError: it names every difference.
     """
-    names = sorted({*found.identity, *run})
+    there, here = dict(found.identity), dict(run)
+    if world is not None:
+        there["number of ranks"], here["number of ranks"] = found.world, world
     differences = [
-        f"{name} is {_short(found.identity.get(name))} there and {_short(run.get(name))} here"
-        for name in names
-        if found.identity.get(name) != run.get(name)
+        f"{name} is {_short(there.get(name))} there and {_short(here.get(name))} here"
+        for name in sorted({*there, *here})
+        if there.get(name) != here.get(name)
     ]
     if differences:
         raise CheckpointError(
@@ -160,36 +115,56 @@ def changes(found: Checkpoint, config: TrainerConfig) -> list[str]:
 
 
 def restore(
-    found: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
+    found: Checkpoint,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    device: torch.device,
+    rank: int = 0,
+    world: int = 1,
 ) -> None:
     """Load weights, moments and random state; the optimizer's settings stay those of the run."""
-
-    def load(name: str, where: torch.device | str) -> Any:
-        return torch.load(found.path / name, map_location=where, weights_only=True)
-
-    model.load_state_dict(load("model.pt", device))
-    groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": load("optimizer.pt", device), "param_groups": groups})
-    random = load("random.pt", "cpu")
+    restore_state(model, optimizer, found.tensors, _Files(found.path))
+    # Of another number of ranks: the first one's state.
+    at = rank if world == found.world else 0
+    random = _load(found.path / part_name("random", at, found.world))
     torch.set_rng_state(random["cpu"])
     if device.type == "cuda" and len(random.get("cuda", [])) == torch.cuda.device_count():
         torch.cuda.set_rng_state_all(random["cuda"])
 
 
-def prune(out: Path, keep: int) -> None:
-    """Remove all but the newest ``keep`` checkpoints, and what a killed run left half-written."""
-    for path in _folders(out)[:-keep]:
-        # Renamed first: a half-removed folder must not pass for a damaged checkpoint.
-        doomed = path.with_name(f".{path.name}.tmp")
-        shutil.rmtree(doomed, ignore_errors=True)
-        path.rename(doomed)
-    for path in out.glob(".checkpoint-*.tmp"):
-        shutil.rmtree(path, ignore_errors=True)
+def load_weights(path: Path) -> dict[str, Tensor]:
+    """Return the whole weights of a checkpoint by name, whatever number of ranks wrote it.
+
+    Raises:
+        CheckpointError: it is not complete.
+    """
+    found = _read(path)
+    if isinstance(found, str):
+        raise CheckpointError(f"{path}: {found}")
+    files = _Files(path)
+    weights = {}
+    for name, saved in sorted(found.tensors.items()):
+        if "/" not in name:
+            dtype = files[saved.places[0][0]][name].dtype
+            weights[name] = torch.empty(saved.shape, dtype=dtype)
+            fill(weights[name], saved, files, name)
+    return weights
 
 
-def _folders(out: Path) -> list[Path]:
-    found = [path for path in out.glob("checkpoint-*") if _NAME.fullmatch(path.name)]
-    return sorted(found, key=lambda path: int(path.name.partition("-")[2]))
+class _Files(dict[str, Any]):
+    """The files of a checkpoint, each mapped into memory when it is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def __missing__(self, name: str) -> Any:
+        self[name] = _load(self._folder / name)
+        return self[name]
+
+
+def _load(path: Path) -> Any:
+    return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
 
 
 def _read(path: Path) -> Checkpoint | str:
@@ -199,10 +174,22 @@ def _read(path: Path) -> Checkpoint | str:
         if state["format"] != FORMAT_VERSION:
             return f"format {state['format']}, this trainer knows {FORMAT_VERSION}"
         for name, entry in state["files"].items():
-            if _sha256(path / name) != entry["sha256"]:
+            if sha256_of(path / name) != entry["sha256"]:
                 return f"{name} is damaged"
-        reader = ReaderState.from_dict(state["reader"])
-        return Checkpoint(path, int(state["step"]), reader, state["identity"], state["config"])
+        return Checkpoint(
+            path,
+            int(state["step"]),
+            ReaderState.from_dict(state["reader"]),
+            state["identity"],
+            state["config"],
+            state["watch"],
+            state["chain"],
+            int(state["world"]),
+            {
+                name: Saved(tuple(entry["shape"]), tuple((f, a, n) for f, a, n in entry["pieces"]))
+                for name, entry in state["tensors"].items()
+            },
+        )
     except FileNotFoundError as error:
         return f"{Path(error.filename).name} is missing"
     except (KeyError, TypeError, ValueError):
@@ -221,16 +208,3 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _short(value: object) -> str:
     return f"{value[:12]}…" if isinstance(value, str) and len(value) == 64 else str(value)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

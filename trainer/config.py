@@ -7,102 +7,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from packing.cost import ModelShape
-from trainer.geometry import PRESETS, TIED_PRESETS
+from trainer.anomalies import AnomalySettings
+from trainer.model_settings import ModelSettings
 from trainer.plan import LayerPlan
 from trainer.settings import Below, Maximum, Minimum, MoreThan, Problem, read_settings, read_toml
-
-SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn")
-"""Sizes that every model needs."""
-
-EXPERT_SIZES = ("experts", "active_experts", "shared_experts", "expert_ffn", "dense_layers")
-"""Sizes of a model with experts."""
 
 
 class ConfigError(ValueError):
     """Mistakes in a configuration, one a line."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSettings:
-    """Shape of the model; vocabulary and sequence length come from the dataset."""
-
-    preset: str | None = None
-    """A shape by name: tiny, 20m, 125m, 1b, 3b or 8b. Sizes given beside it replace its own."""
-    layers: Annotated[int, Minimum(1)] | None = None
-    """Decoder layers."""
-    hidden: Annotated[int, Minimum(1)] | None = None
-    """Width of the residual stream."""
-    heads: Annotated[int, Minimum(1)] | None = None
-    """Query heads."""
-    kv_heads: Annotated[int, Minimum(1)] | None = None
-    """Key and value heads; divides ``heads``."""
-    head_dim: Annotated[int, Minimum(2)] | None = None
-    """Width of one head, even."""
-    ffn: Annotated[int, Minimum(1)] | None = None
-    """Inner width of the gated MLP."""
-    experts: Annotated[int, Minimum(0)] | None = None
-    """Routed experts of a layer; none where it is 0 or not given."""
-    active_experts: Annotated[int, Minimum(1)] | None = None
-    """Routed experts that compute each token."""
-    shared_experts: Annotated[int, Minimum(0)] | None = None
-    """Experts that compute every token."""
-    expert_ffn: Annotated[int, Minimum(1)] | None = None
-    """Inner width of one expert."""
-    dense_layers: Annotated[int, Minimum(0)] | None = None
-    """First layers that have one MLP of ``ffn`` instead of experts."""
-    tied: bool | None = None
-    """Whether the embedding is the output head; by default true, and the preset's with one."""
-
-    @property
-    def is_tied(self) -> bool:
-        """Whether the embedding is the output head."""
-        if self.tied is not None:
-            return self.tied
-        return self.preset is None or self.preset in TIED_PRESETS
-
-    def shape(self, vocab: int = 0) -> ModelShape:
-        """Return the sizes of the model; complete once the configuration was checked."""
-        return ModelShape(**self._sizes(), vocab=vocab)
-
-    def _sizes(self) -> dict[str, int]:
-        base = PRESETS.get(self.preset or "")
-        sizes = {}
-        for name in (*SIZES, *EXPERT_SIZES):
-            own = getattr(self, name)
-            value = own if own is not None else getattr(base, name, None)
-            if value is not None:
-                sizes[name] = value
-        return sizes
-
-    def problems(self) -> list[Problem]:
-        """Return mistakes across the fields."""
-        if self.preset is not None and self.preset not in PRESETS:
-            return [Problem.choice("model.preset", self.preset, PRESETS)]
-        sizes = self._sizes()
-        missing = [n for n in SIZES if n not in sizes]
-        found = [
-            Problem(f"model.{name}", "missing; give a size, or model.preset for all of them")
-            for name in missing
-        ]
-        if "heads" in sizes and "kv_heads" in sizes and sizes["heads"] % sizes["kv_heads"]:
-            found.append(
-                Problem(
-                    "model.kv_heads",
-                    f"{sizes['kv_heads']} does not divide the {sizes['heads']} query heads; "
-                    "use a divisor of model.heads",
-                )
-            )
-        if sizes.get("head_dim", 0) % 2:
-            found.append(
-                Problem(
-                    "model.head_dim",
-                    f"{sizes['head_dim']} is odd, and rotary positions turn pairs; "
-                    "use an even number",
-                )
-            )
-        wrong = None if found else self.shape().problem()
-        return [Problem("model", wrong)] if wrong else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +54,8 @@ class TrainingSettings:
     """Largest global norm of a step's gradient; 0 leaves gradients as they are."""
     update: Literal["step"] = "step"
     """When weights change: once a step, after all its micro-batches."""
+    damaged: Literal["stop", "skip"] = "stop"
+    """What becomes of a step whose rows cannot be read: the run stops, or goes on without it."""
 
     def layer_plan(self) -> LayerPlan | None:
         """Return what planned layers store, or None where activations are not planned."""
@@ -185,6 +99,11 @@ class CheckpointSettings:
     """Steps between checkpoints."""
     keep_latest_k: Annotated[int, Minimum(1)] = 2
     """Checkpoints that are kept; older ones are removed."""
+    background: bool = True
+    """Write them beside the training, from a copy in host memory; false waits for each."""
+    world: Literal["any", "same"] = "any"
+    """Whether a run may go on with another number of ranks than wrote the checkpoint. The rows of
+    each step stay the same; sums are made in another order, so that bits differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +126,8 @@ class TrainerConfig:
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
     lr_scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
+    anomalies: AnomalySettings | None = None
+    """Loss spikes: not watched without the table."""
 
     def problems(self) -> list[Problem]:
         """Return mistakes across the tables."""
@@ -217,6 +138,9 @@ class TrainerConfig:
         ):
             found.append(Problem.choice("device", self.device, ("auto", "cpu", "cuda", "cuda:0")))
         found += self._plan_problems()
+        wrong = self.anomalies.problem() if self.anomalies else None
+        if wrong:
+            found.append(Problem(f"anomalies.{wrong[0]}", wrong[1]))
         if self.lr_scheduler.min_lr > self.optimizer.lr:
             found.append(
                 Problem(

@@ -14,20 +14,43 @@ from trainer.ranks import Ranks
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A micro-batch of this rank and what it lost."""
+
+    rows: tuple[int, ...]
+    loss: float
+    """Weighted sum."""
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
 class StepGradients:
     """What the forward and backward passes of one step found, over all ranks."""
 
     loss: float
+    """Weighted mean."""
     norm: float
     tokens: int
     rows: int
-    suspects: tuple[int, ...]
-    """Rows of the micro-batches whose loss is not finite; of all where only the gradient is not."""
+    parts: tuple[Part, ...]
+    """Of this rank alone."""
 
-    @property
-    def finite(self) -> bool:
-        """Whether the step may change the weights."""
-        return math.isfinite(self.loss) and math.isfinite(self.norm)
+    def suspects(self, limit: float | None, ranks: Ranks) -> list[int]:
+        """Return the rows of the micro-batches that stand out; of all where none does by its loss.
+
+        Args:
+            limit: the most that the mean loss of one may be; None: it must be finite.
+            ranks: all of them ask.
+        """
+        most = math.inf if limit is None else limit
+        mine = [
+            (row, not part.weight or (part.loss / part.weight <= most and math.isfinite(part.loss)))
+            for part in self.parts
+            for row in part.rows
+        ]
+        everyone = [row for part in ranks.gather(mine) for row in part]
+        bad = [row for row, is_fine in everyone if not is_fine]
+        return sorted(bad or (row for row, _ in everyone))
 
 
 def step_gradients(
@@ -63,19 +86,12 @@ def step_gradients(
     ranks.sum_gradients(model.parameters())
     grads = [w.grad for w in model.parameters() if w.grad is not None]
     norm = float(nn.utils.get_total_norm(grads)) if grads else math.nan
-    found = torch.stack(losses).tolist() if losses else []
+    found = torch.stack(losses).tolist() if losses else [0.0] * len(mine)
     (total,) = ranks.sum((sum(found),))
-    loss_mean = total / weight if weight else math.nan
-    suspects: tuple[int, ...] = ()
-    if not (math.isfinite(loss_mean) and math.isfinite(norm)):
-        suspects = _suspects(mine, found, ranks)
-    return StepGradients(loss_mean, norm, int(tokens), int(rows), suspects)
-
-
-def _suspects(mine: Sequence[MicroBatch], losses: Sequence[float], ranks: Ranks) -> tuple[int, ...]:
-    """Return the rows of the micro-batches without a finite loss, or all if each has one."""
-    trained = zip(mine, losses, strict=True) if losses else ((micro, 0.0) for micro in mine)
-    rows = [(id_, math.isfinite(loss)) for micro, loss in trained for id_ in micro.row_id.tolist()]
-    everyone = [row for part in ranks.gather(rows) for row in part]
-    bad = [id_ for id_, finite in everyone if not finite]
-    return tuple(sorted(bad or (id_ for id_, _ in everyone)))
+    parts = tuple(
+        Part(tuple(micro.row_id.tolist()), loss, weight_of(micro))
+        for micro, loss in zip(mine, found, strict=True)
+    )
+    # All ranks decide by the numbers of the first, whatever order theirs were summed in.
+    loss_mean, norm = ranks.agree((total / weight if weight else math.nan, norm))
+    return StepGradients(loss_mean, norm, int(tokens), int(rows), parts)

@@ -1,32 +1,40 @@
 """The training loop: steps of the plan in order, each one optimizer update.
 
-A step whose loss or gradient is not finite leaves weights and optimizer as they are and is logged.
+A step whose loss or gradient is not finite, or a spike, leaves weights and optimizer as they are and
+is logged.
 SIGTERM (and Ctrl-C) ends the run after the step with a checkpoint. Started again, a run goes on
 from its newest complete checkpoint, on the CPU to the same bits with the same number of threads.
 """
 
 import contextlib
+import math
 import os
 import time
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from packing.format import ShardError
-from packing.reader import PackedReader, StepBatch
+from packing.reader import PackedReader
 from trainer import checkpoint
+from trainer.anomalies import Spike, Watch
 from trainer.config import TrainerConfig
 from trainer.geometry import weight_count
-from trainer.gradients import step_gradients
+from trainer.gradients import StepGradients, step_gradients
+from trainer.journal import Journal
 from trainer.lineage import PipelineRun, find_dataset, run_of
-from trainer.metrics import Events, MetricsFile, StepMetrics
+from trainer.metrics import StepMetrics
 from trainer.model import DTYPES, Decoder
 from trainer.optim import build_optimizer, learning_rate
+from trainer.pieces import training_state
 from trainer.progress import Progress
 from trainer.ranks import Ranks
+from trainer.receipts import Chain, PlanRows, Receipt
+from trainer.saver import Saver
+from trainer.source import Portion, StepSource
 from trainer.stopping import StopRequest
 
 MAX_SKIPPED = 20
@@ -79,10 +87,19 @@ class Run:
         self.identity = checkpoint.identity(config, reader.plan.plan_fingerprint, reader.vocab_size)
         self.step = 0
         self.state = reader.initial_state()
+        self.watch = Watch(config.anomalies, config.seed)
+        self.plan_rows = PlanRows(reader)
         self.saved = 0
         """The step of the newest checkpoint."""
+        self.saver = Saver(
+            self.out,
+            ranks.rank,
+            ranks.world,
+            keep=config.checkpoint.keep_latest_k,
+            background=config.checkpoint.background,
+        )
         made_by = run_of(reader.folder.path) if reader.folder.local else None
-        self.events = Events(made_by, self.out)
+        self.journal = Journal(self.out, made_by, Chain.begin(reader), writes=ranks.is_first)
 
     def go(self, stop: StopRequest) -> Outcome:
         """Build or restore the model and train it to the last step or a stop."""
@@ -90,16 +107,21 @@ class Run:
         for reason in passed:
             self.progress.say(f"passed over {reason}")
         if found is not None:
-            checkpoint.check(found, self.identity)
+            same = self.config.checkpoint.world == "same"
+            checkpoint.check(found, self.identity, self.ranks.world if same else None)
             self.step = self.saved = found.step
             self.state = found.reader
+            self.watch = Watch.of(self.config.anomalies, self.config.seed, found.watch)
+            self.journal.chain = Chain(found.chain)
         if self.step >= self.config.training.steps:
             self.progress.say(f"finished before: {found.path if found else ''}")
-            return Outcome(self.step, True, self.events.run)
+            return Outcome(self.step, True, self.journal.run)
+        if self.ranks.is_first:
+            self.saver.clear()
         self._build(found)
         self._announce(found)
         self._loop(stop)
-        return Outcome(self.step, self.step >= self.config.training.steps, self.events.run)
+        return Outcome(self.step, self.step >= self.config.training.steps, self.journal.run)
 
     def _build(self, found: checkpoint.Checkpoint | None) -> None:
         config = self.config
@@ -115,7 +137,10 @@ class Run:
         self.model.to(self.ranks.device)
         self.optimizer = build_optimizer(self.model, config.optimizer)
         if found is not None:
-            checkpoint.restore(found, self.model, self.optimizer, self.ranks.device)
+            ranks = self.ranks
+            checkpoint.restore(
+                found, self.model, self.optimizer, ranks.device, ranks.rank, ranks.world
+            )
 
     def _announce(self, found: checkpoint.Checkpoint | None) -> None:
         config, reader = self.config, self.reader
@@ -132,75 +157,118 @@ class Run:
             f"{config.training.steps / reader.n_steps:.3g} epochs"
         )
         if found is not None:
-            changed = "; ".join(checkpoint.changes(found, config))
+            changes = checkpoint.changes(found, config)
+            if found.world != self.ranks.world:
+                changes.append(
+                    f"ranks {found.world} -> {self.ranks.world} (the same rows in each step, "
+                    "sums in another order)"
+                )
+            changed = "; ".join(changes)
             say(f"goes on from {found.path}" + (f"; changed: {changed}" if changed else ""))
 
     def _loop(self, stop: StopRequest) -> None:
-        writer = MetricsFile(self.out, self.step) if self.ranks.is_first else None
+        source = StepSource(self.reader, self.ranks, self.state)
         self._event("start")
-        try:
-            with contextlib.closing(self._batches()) as batches:
-                self._steps(batches, stop, writer)
+        with contextlib.closing(self.journal), contextlib.closing(source):
+            self.journal.open(self.step)
+            self._steps(source, stop)
             if self.step > self.saved:
-                self._save(writer)
-            self._event("end")
-        finally:
-            if writer is not None:
-                writer.close()
+                self._save()
+            self.saver.wait()
+            self._log_saved()
+            self.ranks.wait_for_all()
+        left = ", ".join(str(retry.plan_step) for retry in self.watch.queue)
+        self._event(
+            "end", detail=f"steps of the plan not trained again yet: {left}" if left else ""
+        )
 
-    def _steps(
-        self, batches: Iterator[StepBatch], stop: StopRequest, writer: MetricsFile | None
-    ) -> None:
-        skipped = 0
+    def _steps(self, source: StepSource, stop: StopRequest) -> None:
         while self.step < self.config.training.steps and not self._stops(stop):
-            metrics = self._train_step(next(batches))
-            if writer is not None:
-                writer.write(metrics)
-            self.progress.step(metrics)
-            skipped = skipped + 1 if metrics.loss is None else 0
-            if skipped == MAX_SKIPPED:
+            self.progress.step(self._train_step(source))
+            if self.watch.in_a_row == MAX_SKIPPED:
                 raise TrainingError(
-                    f"step {self.step - 1}: neither loss nor gradient was finite in "
-                    f"{skipped} steps in a row; lower optimizer.lr, or look at the rows of the "
+                    f"step {self.step - 1}: {MAX_SKIPPED} steps in a row were left out, the last "
+                    f"one since {self.reason}; lower optimizer.lr, or look at the rows of the "
                     f"skip events, and go on from {self.out}/checkpoint-{self.saved}"
                 )
+            self._log_saved()
             if self.step % self.config.checkpoint.interval == 0:
-                self._save(writer)
+                self._save()
 
-    def _batches(self) -> Generator[StepBatch, None, None]:
-        ranks = self.ranks
-        yield from self.reader.steps(ranks.rank, ranks.world, self.state, epochs=None)
-
-    def _train_step(self, batch: StepBatch) -> StepMetrics:
+    def _train_step(self, source: StepSource) -> StepMetrics:
         """Train one step and move on behind it."""
         begun = time.perf_counter()
+        retry = self.watch.due(self.step)
+        portion = source.take(retry)
         settings = self.config.training
-        rate = learning_rate(
+        rate = self.watch.factor * learning_rate(
             self.step, settings.steps, self.config.optimizer.lr, self.config.lr_scheduler
         )
+        found = None if portion.damage else self._gradients(portion)
+        spike = None if found is None else self.watch.judge(found.loss, found.norm)
+        if retry is not None:
+            self._event("retry", self.plan_rows.of(portion.plan_step), f"try {retry.attempt + 1}")
+        if found is not None and spike is None:
+            self._update(found.norm, rate)
+            for event, detail in self.watch.accept(found.loss, found.norm):
+                self._event(event, detail=detail)
+        else:
+            self._leave_out(portion, found, spike)
+        self.optimizer.zero_grad(set_to_none=True)
+        trained = found is not None and spike is None
+        is_known = found is not None and math.isfinite(found.loss) and math.isfinite(found.norm)
+        metrics = StepMetrics(
+            self.step,
+            found.loss if found and is_known else None,
+            found.norm if found and is_known else None,
+            rate,
+            found.tokens if found else 0,
+            round(time.perf_counter() - begun, 6),
+            found.rows if found else 0,
+            not trained,
+        )
+        self.journal.add(metrics, self._receipt(portion, trained))
+        self.step, self.state = self.step + 1, portion.after
+        return metrics
+
+    def _gradients(self, portion: Portion) -> StepGradients:
         try:
-            found = step_gradients(self.model, batch.micro_batches, self.ranks)
-            if found.finite:
-                self._update(found.norm, rate)
+            return step_gradients(self.model, portion.micro_batches, self.ranks)
         except torch.OutOfMemoryError as error:
             raise TrainingError(
                 f"step {self.step}: the device's memory ran out ({str(error).splitlines()[0]}); "
                 'set training.activations = "planned", use a smaller model, or make a plan of '
                 "fewer rows per micro-batch with drystone replan"
             ) from error
-        self.optimizer.zero_grad(set_to_none=True)
-        if not found.finite:
-            self._event("skip", found.suspects)
-        step, self.step, self.state = self.step, self.step + 1, batch.state
-        return StepMetrics(
-            step,
-            found.loss if found.finite else None,
-            found.norm if found.finite else None,
-            rate,
-            found.tokens,
-            round(time.perf_counter() - begun, 6),
-            found.rows,
-        )
+
+    def _leave_out(
+        self, portion: Portion, found: StepGradients | None, spike: Spike | None
+    ) -> None:
+        """Log a step that changes no weight, and see when its rows come again."""
+        rows = self.plan_rows.of(portion.plan_step)
+        if found is None or spike is None:
+            self.reason = portion.damage
+            self._event("damaged", rows, portion.damage)
+            if self.config.training.damaged == "stop":
+                raise ShardError(
+                    f"step {self.step}: {portion.damage}; or leave the step out with "
+                    'training.damaged = "skip"'
+                )
+            self.progress.say(f"step {self.step} is left out: {portion.damage}")
+            self.watch.in_a_row += 1
+            return
+        self.reason = spike.detail
+        self._event("spike", found.suspects(spike.loss_limit, self.ranks), spike.detail)
+        self._event("skip", rows, spike.detail)
+        follows = self.watch.leave_out(self.step, portion.epoch, portion.plan_step, portion.attempt)
+        for event, detail in follows:
+            self._event(event, rows if event in ("drop", "requeue") else (), detail)
+            self.progress.say(f"step {self.step}: {spike.detail}: {detail}")
+
+    def _receipt(self, portion: Portion, trained: bool) -> Receipt:
+        rows = self.plan_rows.of(portion.plan_step)
+        at = (self.step, portion.epoch, portion.plan_step, portion.attempt)
+        return Receipt(*at, trained, rows)
 
     def _update(self, norm: float, rate: float) -> None:
         """Clip the gradients by their norm and let AdamW change the weights."""
@@ -216,26 +284,25 @@ class Run:
         """Whether any rank was told to stop; all of them then stop at the same step."""
         return self.ranks.sum((float(stop.requested),))[0] > 0
 
-    def _save(self, writer: MetricsFile | None) -> None:
-        if writer is not None:
-            writer.sync()
-            checkpoint.save(
-                self.out,
-                self.step,
-                self.model,
-                self.optimizer,
-                self.state,
-                self.identity,
-                self.config,
-            )
-            checkpoint.prune(self.out, self.config.checkpoint.keep_latest_k)
-        self.ranks.wait_for_all()
+    def _save(self) -> None:
+        self.journal.sync()
+        facts = {
+            "reader": self.state.to_dict(),
+            "watch": self.watch.to_dict(),
+            "chain": self.journal.chain.value,
+            "identity": self.identity,
+            "config": asdict(self.config),
+        }
+        self.saver.save(self.step, training_state(self.model, self.optimizer), facts)
         self.saved = self.step
-        self._event("checkpoint")
 
-    def _event(self, event: str, rows: Sequence[int] = ()) -> None:
-        if self.ranks.is_first:
-            self.events.add(self.step, event, rows)
+    def _log_saved(self) -> None:
+        """Log the checkpoints that are complete."""
+        for step in self.saver.finished():
+            self.journal.event(step, "checkpoint")
+
+    def _event(self, event: str, rows: Sequence[int] = (), detail: str = "") -> None:
+        self.journal.event(self.step, event, rows, detail)
 
 
 def _make_deterministic() -> None:

@@ -3,9 +3,10 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from trainer.lineage import PipelineRun
 
@@ -20,9 +21,10 @@ class StepMetrics:
     step: int
     """From 0, as in the plan; a second epoch counts on."""
     loss: float | None
-    """Weighted mean over the step's trained tokens, in nats; None in a step that was skipped."""
+    """Weighted mean over the step's trained tokens, in nats; None where it is not finite, or nothing
+    could be read."""
     grad_norm: float | None
-    """Global norm of the gradient before clipping; None in a step that was skipped."""
+    """Global norm of the gradient before clipping; None where the loss is."""
     lr: float
     """Learning rate."""
     tokens: int
@@ -31,24 +33,25 @@ class StepMetrics:
     """Wall-clock time of the step."""
     rows: int
     """Packed rows of the step, of all ranks."""
+    skipped: bool = False
+    """Whether the step left the weights as they were."""
 
 
-class MetricsFile:
-    """``metrics.jsonl``: whole lines, each flushed.
+class StepLines:
+    """A file of lines, one a step: whole, each flushed.
 
     Args:
-        out: folder of the run.
+        path: the file.
         step: the step that the run goes on with; lines of it and later ones are cut.
     """
 
-    def __init__(self, out: Path, step: int) -> None:
-        self.path = out / METRICS_FILE
-        _cut(self.path, step)
-        self._file = self.path.open("a", encoding="utf-8")
+    def __init__(self, path: Path, step: int) -> None:
+        _cut(path, step)
+        self._file = path.open("a", encoding="utf-8")
 
-    def write(self, metrics: StepMetrics) -> None:
+    def write(self, line: Mapping[str, Any]) -> None:
         """Append a step."""
-        self._file.write(json.dumps(asdict(metrics), allow_nan=False) + "\n")
+        self._file.write(json.dumps(line, allow_nan=False) + "\n")
         self._file.flush()
 
     def sync(self) -> None:
@@ -94,19 +97,22 @@ class Events:
         self.out = str(out.absolute())
         self.run = run
 
-    def add(self, step: int, event: str, rows: Iterable[int] = ()) -> None:
+    def add(self, step: int, event: str, rows: Iterable[int] = (), detail: str = "") -> None:
         """Append an event, one line per row involved, or one without a row.
 
         Args:
             step: the step it belongs to.
-            event: start, skip, checkpoint or end.
+            event: start, spike, skip, requeue, retry, drop, lower, raise, damaged, checkpoint or
+                end.
             rows: ids of packed rows.
+            detail: why, in words.
         """
         if self.run is None:
             return
         common = {"run_id": self.run.folder.name, "out": self.out, "step": step, "event": event}
         ids: list[int | None] = [*rows] or [None]
-        lines = [json.dumps({**common, "row_id": row}) + "\n" for row in ids]
+        told = {"detail": detail} if detail else {}
+        lines = [json.dumps({**common, "row_id": row, **told}) + "\n" for row in ids]
         # One write of an appending descriptor: lines of runs side by side do not mix.
         handle = os.open(
             self.run.folder / EVENTS_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644

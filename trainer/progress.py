@@ -38,7 +38,7 @@ class Progress:
         if self._silent:
             return
         text = self._line(metrics)
-        if not self._rewrites or metrics.loss is None:
+        if not self._rewrites or metrics.skipped:
             self.say(text)
             return
         self._stream.write("\r" + text.ljust(self._open))
@@ -50,10 +50,10 @@ class Progress:
         speed = f"{_count(metrics.tokens / max(metrics.seconds, 1e-9))} tokens/s"
         if metrics.loss is None or metrics.grad_norm is None:
             return f"{place}  skipped: no finite loss and gradient  {speed}"
-        return (
-            f"{place}  loss {metrics.loss:.4f}  gradient {metrics.grad_norm:.3f}  "
-            f"lr {metrics.lr:.2e}  {speed}"
-        )
+        found = f"loss {metrics.loss:.4f}  gradient {metrics.grad_norm:.3f}"
+        if metrics.skipped:
+            return f"{place}  skipped: {found}  {speed}"
+        return f"{place}  {found}  lr {metrics.lr:.2e}  {speed}"
 
 
 def _count(number: float) -> str:

@@ -61,6 +61,10 @@ class Ranks:
         found: list[float] = total.tolist()
         return found
 
+    def agree(self, values: Iterable[float]) -> list[float]:
+        """Return the values of the first rank, on all of them."""
+        return self.sum(value if self.is_first else 0.0 for value in values)
+
     def sum_gradients(self, weights: Iterable[nn.Parameter]) -> None:
         """Sum the gradients over the ranks; a rank that trained nothing adds zero."""
         if self.world == 1:

@@ -23,7 +23,27 @@ def training(run: RunFacts) -> Sequence[Figure]:
                     min(step) AS first_step, max(step) AS last_step
                 FROM @training GROUP BY out, event ORDER BY out, first_step, event LIMIT 200
             """,
-        )
+        ),
+        Figure(
+            id="training-incidents",
+            title="Steps that stood out, and the documents in their rows",
+            sql="""
+                WITH found AS (
+                    SELECT out, step, event, row_id, detail FROM @training
+                    WHERE event IN ('spike', 'damaged', 'drop') AND row_id IS NOT NULL
+                    ORDER BY out, step, event, row_id LIMIT 50
+                )
+                SELECT f.out, f.step, f.event, f.row_id, any_value(f.detail) AS detail,
+                    count(DISTINCT p.doc_uid) AS documents, min(d.id) AS first_id,
+                    max(d.id) AS last_id
+                FROM found f LEFT JOIN @placements p USING (row_id)
+                LEFT JOIN @documents d USING (doc_uid)
+                GROUP BY f.out, f.step, f.event, f.row_id
+                ORDER BY f.out, f.step, f.event, f.row_id LIMIT 50
+            """,
+            note="The first fifty; drystone explain says of a document what befell its rows.",
+            none="None.",
+        ),
     ]
     for number, path in enumerate(run.files.get("metrics", ())):
         metrics = (

@@ -183,6 +183,7 @@ def _print_explanation(told: "Explanation") -> None:
         (f"{amount(told.n_lost_to_it, 'document')} lost to it", told.lost_to_it),
         ("spans", told.spans),
         ("rows that hold it", told.placements),
+        ("events of training that name its rows", told.training),
     ):
         if rows:
             typer.echo(f"\n{title}")

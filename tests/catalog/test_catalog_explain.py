@@ -55,6 +55,26 @@ def test_every_document_is_explained_as_it_was_decided(standing):
     assert set(seen) == set(DROPPED_AT)
 
 
+def test_what_befell_its_rows_in_training(mini):
+    """Events of the trainer that name a row of the document are told; those of other rows are not."""
+    placed = sorted(mini.world.placements())
+    row, uid = placed[0][0], placed[0][1]
+    other = next(p[0] for p in placed if p[0] not in {q[0] for q in placed if q[1] == uid})
+    log = mini.path / "runs" / mini.run_id / "training.jsonl"
+    events = [
+        {"out": "o", "step": 3, "event": "start", "row_id": None},
+        {"out": "o", "step": 7, "event": "spike", "row_id": row, "detail": "loss 9 is above 5"},
+        {"out": "o", "step": 7, "event": "spike", "row_id": other, "detail": "loss 9 is above 5"},
+    ]
+    log.write_text("".join(json.dumps(e) + "\n" for e in events))
+    try:
+        told = explain(mini.path, uid)
+    finally:
+        log.write_text("")
+
+    assert told.training == [events[1]]
+
+
 def test_a_document_is_found_by_its_address_too(mini):
     """doc_uid as a number or as digits; an id of digits comes before an address."""
     doc = mini.world.ingested[5]

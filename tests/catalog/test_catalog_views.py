@@ -34,7 +34,7 @@ CONTRACT = {
     "placements": "row_id doc_uid copy token_start token_end row_offset",
     "zones": "step slot row_id piece length zone ranks chunk_offsets",
     "transfers": "step slot source target tokens",
-    "training": "run_id out step event row_id",
+    "training": "run_id out step event row_id detail",
 }
 
 
@@ -345,6 +345,7 @@ def test_training_events_show_without_a_rebuild(mini):
         {"run_id": mini.run_id, "out": "o'ut", "step": 3, "event": "spike", "row_id": 2},
         {"run_id": mini.run_id, "out": "x", "step": 4, "event": "end", "row_id": None},
     ]
+    expected = [{**row, "detail": None} for row in expected]
     assert rows(mini.path, "SELECT * FROM training ORDER BY step") == expected
     assert rows(mini.path, "SELECT * FROM training ORDER BY step", mini.run_id) == expected
 

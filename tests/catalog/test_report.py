@@ -384,6 +384,10 @@ def test_training_runs_show_their_curves(mini, tmp_path):
         (str(out), "spike"),
         ("/gone", "start"),
     }
+    [incident] = rows_of(report, "training-incidents")
+    documents = {p[1] for p in mini.world.placements() if p[0] == 3}
+    assert (incident["step"], incident["row_id"]) == (4, 3)
+    assert incident["documents"] == len(documents) > 0
     loss = {r["step"]: r["loss"] for r in rows_of(report, "training-0-loss")}
     assert loss == {s["step"]: s["loss"] for s in steps}
     assert_every_figure_is_its_sql(mini.path, report)

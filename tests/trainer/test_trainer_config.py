@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trainer.config import EXPERT_SIZES, ConfigError, TrainerConfig, load_config
+from trainer.config import ConfigError, TrainerConfig, load_config
+from trainer.model_settings import EXPERT_SIZES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -29,6 +30,7 @@ steps = 30
 activations = "planned"
 clip = 0.5
 update = "step"
+damaged = "skip"
 [training.plan]
 tile = 512
 recompute_prefix = 0.25
@@ -47,6 +49,17 @@ min_lr = 1e-5
 [checkpoint]
 interval = 5
 keep_latest_k = 3
+background = false
+world = "same"
+[anomalies]
+loss_limit = 5
+norm_limit = 0
+window = 40
+min_steps = 20
+retries = 2
+retry_within = 16
+patience = 4
+lower = 0.25
 """
 
 
@@ -186,6 +199,9 @@ interval = 5
         ("betas = [0.8, 0.99]", "betas = [0.8, 1.0]", "optimizer.betas[1]: expected a number"),
         ("seed = 3", "seed = 3.0", "seed: expected a whole number at least 0, found 3.0"),
         ("dataset = ", "model = 3\nx = ", "TOML"),
+        ("loss_limit = 5", "loss_limit = 0", "anomalies.loss_limit: 0, as norm_limit: nothing is"),
+        ("min_steps = 20", "min_steps = 41", "anomalies.min_steps: 41 is more than the window"),
+        ("lower = 0.25", "lower = 1.0", "anomalies.lower: expected a number more than 0 and below"),
     ],
 )
 def test_each_rule(tmp_path, old, new, message):

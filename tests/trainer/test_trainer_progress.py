@@ -13,7 +13,9 @@ class Terminal(io.StringIO):
 
 def metrics(step, loss=2.5):
     norm = None if loss is None else 0.5
-    return StepMetrics(step, loss, norm, 1e-3, tokens=12_300, seconds=1.0, rows=3)
+    return StepMetrics(
+        step, loss, norm, 1e-3, tokens=12_300, seconds=1.0, rows=3, skipped=loss is None
+    )
 
 
 def test_log_has_a_line_per_step():

@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from trainer.checkpoint import load_weights  # noqa: E402
 from trainer.cli import main  # noqa: E402
 
 FLOAT64 = 'dtype = "float64"'
@@ -33,7 +35,7 @@ def lines(out):
 
 
 def weights(out, step):
-    return torch.load(out / f"checkpoint-{step}" / "model.pt", weights_only=True)
+    return load_weights(Path(out) / f"checkpoint-{step}")
 
 
 def check_equal(found, expected):

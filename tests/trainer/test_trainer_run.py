@@ -14,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from trainer import loop  # noqa: E402
+from trainer.checkpoint import load_weights  # noqa: E402
 from trainer.cli import main  # noqa: E402
 from trainer.model import Decoder  # noqa: E402
 from trainer.stopping import only_run_in  # noqa: E402
@@ -28,7 +29,7 @@ def without_time(found):
 
 
 def weights(out, step):
-    return torch.load(Path(out) / f"checkpoint-{step}" / "model.pt", weights_only=True)
+    return load_weights(Path(out) / f"checkpoint-{step}")
 
 
 def same_weights(a, b):
@@ -47,7 +48,16 @@ def test_metrics_and_checkpoints(undisturbed):
     out, found = undisturbed
 
     assert [line["step"] for line in found] == list(range(12))
-    assert set(lines(out)[0]) == {"step", "loss", "grad_norm", "lr", "tokens", "seconds", "rows"}
+    assert set(lines(out)[0]) == {
+        "step",
+        "loss",
+        "grad_norm",
+        "lr",
+        "tokens",
+        "seconds",
+        "rows",
+        "skipped",
+    }
     assert [line["rows"] for line in found[:4]] == [8, 8, 8, 6]
     assert sorted(p.name for p in out.glob("checkpoint-*")) == ["checkpoint-12", "checkpoint-9"]
     assert found[-1]["loss"] < found[0]["loss"] - 0.5
@@ -126,8 +136,8 @@ def test_resume_is_bitwise_at_any_step(undisturbed, write_config, tmp_path, monk
     path = write_config("cut", interval=100)
     step = loop.Run._train_step
 
-    def stopping(self, batch):
-        metrics = step(self, batch)
+    def stopping(self, source):
+        metrics = step(self, source)
         if metrics.step + 1 == stop:
             signal.raise_signal(signal.SIGTERM)
         return metrics
@@ -173,7 +183,7 @@ def test_sigkill_in_mid_run(write_config, tmp_path, training):
     path = write_config("killed", steps=80, interval=10, training=training)
     out = tmp_path / "killed"
     process = start(path)
-    wait_for(process, lambda: count(out) >= 25)
+    wait_for(process, lambda: count(out) >= 25 and (out / "checkpoint-20").exists())
     process.kill()
     process.communicate()
     before = (out / "metrics.jsonl").read_bytes().splitlines()[:20]
@@ -205,8 +215,8 @@ def test_later_ctrl_c_interrupts(write_config, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("trainer.stopping.PATIENCE_S", 0.05)
     step = loop.Run._train_step
 
-    def interrupted(self, batch):
-        metrics = step(self, batch)
+    def interrupted(self, source):
+        metrics = step(self, source)
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
         time.sleep(0.1)
@@ -277,7 +287,8 @@ def test_events_reach_the_run_that_made_the_dataset(dataset, write_config, tmp_p
     assert [(e["step"], e["event"], e["row_id"]) for e in found] == [
         (0, "start", None),
         # The fourth micro-batch: the second slot of step 1.
-        *((1, "skip", row) for row in (12, 13, 14, 15)),
+        *((1, "spike", row) for row in (12, 13, 14, 15)),
+        *((1, "skip", row) for row in range(8, 16)),
         (3, "checkpoint", None),
         (4, "checkpoint", None),
         (4, "end", None),
