@@ -200,7 +200,12 @@ class Grounding:
             plan = _project(plan, one)
         return plan
 
-    def _single(self, entity: int, draw: Draw) -> Project:
+    def single(self, entity: int, draw: Draw) -> Project:
+        """Draw a relation of an entity that leads to one.
+
+        Raises:
+            NoGround: there is none.
+        """
         link = self.wide.draw(entity, draw)
         if link is None:
             raise NoGround
@@ -246,7 +251,7 @@ class Grounding:
         return _project(self._meet(at, before, draw, 2), edge)
 
     def _chain_meet(self, entity: int, edge: int, draw: Draw) -> SetPlan:
-        parts = [self._chain(entity, edge, draw, 2), self._single(entity, draw)]
+        parts = [self._chain(entity, edge, draw, 2), self.single(entity, draw)]
         return Intersect(tuple(draw.shuffled(parts)))
 
     def _join(self, entity: int, edge: int, draw: Draw) -> SetPlan:
@@ -259,7 +264,7 @@ class Grounding:
             kind = self._graph.type_of(entity)
             fellows = members(first, self._graph) if kind < 0 else ()
             pool = self._graph.members_of(kind).tolist() if kind >= 0 else sorted(fellows)
-            other = self._single(draw.choose(pool), draw)
+            other = self.single(draw.choose(pool), draw)
         return Unite(tuple(draw.shuffled([first, other])))
 
     def _join_then(self, entity: int, edge: int, draw: Draw) -> SetPlan:

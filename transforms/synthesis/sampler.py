@@ -21,6 +21,7 @@ from transforms.synthesis.plan import (
     Compare,
     Count,
     Plan,
+    Project,
     SetPlan,
     Subtract,
     Top,
@@ -108,6 +109,13 @@ class Sampler:
                 return Sample(plan, attempt + 1, assumption, large)
             counts[broken] += 1
         return None
+
+    def single_into(self, entity: int, draw: Draw) -> Project | None:
+        """Draw a relation of an entity that leads to one; None where there is none."""
+        try:
+            return self._grounding.single(entity, draw)
+        except NoGround:
+            return None
 
     def can(self, pattern: str, long: bool = False) -> bool:
         """Return whether the graph has anything that a pattern could start from."""
