@@ -33,7 +33,7 @@ class Distractors:
                 op: Op = ("project", number, inverse)
                 self._by_domain.setdefault(_domain(relation, inverse), []).append(op)
                 self._by_range.setdefault(_domain(relation, not inverse), []).append(op)
-        self._words = [frozenset(slug(r.label).split("_")) - {""} for r in graph.relations]
+        self._words = [_words(relation.label) for relation in graph.relations]
         self._near: dict[int, list[int]] = {}
 
     def choose(
@@ -48,8 +48,10 @@ class Distractors:
             plans: what the conversation asks for.
             draw: where choices come from.
         """
-        used = set(needed)
         found: list[Op] = []
+        if count <= 0:
+            return found
+        used = set(needed)
         calls = list(_calls(plans, self._graph, self._step))
         for op in self._pool(kind, count, needed, draw):
             if op not in used and not (op[0] == "project" and self._replaces(op, calls)):
@@ -107,12 +109,21 @@ class Distractors:
         """Return whether a tool gives for some sources just what a call needs."""
         relation, inverse = int(op[1]), bool(op[2])
         for sources, targets in calls:
+            if len(sources) == 1:
+                (entity,) = sources
+                if len(self._graph.targets(entity, relation, inverse)) != len(targets):
+                    continue
             found: frozenset[int] = frozenset().union(
                 *(self._step(entity, relation, inverse) for entity in sources)
             )
             if found == targets:
                 return True
         return False
+
+
+def _words(label: str) -> frozenset[str]:
+    """Return the words of a label; single characters where it is not written in ASCII."""
+    return frozenset(slug(label).split("_")) - {""} if label.isascii() else frozenset(label)
 
 
 def _domain(relation: object, inverse: bool) -> int:

@@ -6,7 +6,6 @@ same seed and keys give the same numbers on any machine, and what one choice tak
 says nothing about another stream: so a record depends on its own place alone.
 """
 
-import functools
 import hashlib
 from collections.abc import Sequence
 from typing import TypeVar
@@ -17,26 +16,10 @@ _MASK = (1 << 64) - 1
 _STEP = 0x9E3779B97F4A7C15
 
 
-def mix(x: int) -> int:
-    """Hash a 64-bit integer to 64 uniform bits (the finalizer of splitmix64)."""
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
-    return x ^ (x >> 31)
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def text_key(text: str) -> int:
-    """Return 64 bits that stand for a text among the keys of a draw."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
-
-
 def combine(seed: int, *keys: int | str) -> int:
-    """Hash a seed and keys, whose order counts, to 64 bits."""
-    state = mix((seed * _STEP + 0x1234567) & _MASK)
-    for key in keys:
-        number = text_key(key) if isinstance(key, str) else key
-        state = mix(((state ^ (number & _MASK)) * _STEP + 0x632BE59BD9B4E019) & _MASK)
-    return state
+    """Hash a seed and keys, whose order and kinds count, to 64 bits."""
+    text = repr((seed, *keys)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 class Draw:
@@ -53,8 +36,10 @@ class Draw:
 
     def bits(self) -> int:
         """Return the next 64 uniform bits."""
-        self._state = (self._state + _STEP) & _MASK
-        return mix(self._state)
+        self._state = x = (self._state + _STEP) & _MASK
+        x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+        return x ^ (x >> 31)
 
     def below(self, n: int) -> int:
         """Return a number from 0 to ``n`` - 1, uniform up to n / 2**64."""

@@ -216,9 +216,13 @@ class Grounding:
 
         Each part is drawn until it takes something away from the others and they from it.
         """
+        if self.wide.n_links(entity) < n:
+            raise NoGround
         parts = [self._last(entity, edge, draw)]
         sets = [self._set(parts[0])]
-        for _ in range(12):
+        if len(sets[0]) < least + (n > 1):
+            raise NoGround
+        for _ in range(4 * n):
             link = self.wide.draw(entity, draw)
             if link is None:
                 break

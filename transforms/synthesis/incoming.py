@@ -45,6 +45,10 @@ class Incoming:
         """Return the entities that an edge leads to, sorted."""
         return self._answers[self._answer_bounds[edge] : self._answer_bounds[edge + 1]]
 
+    def n_links(self, entity: int) -> int:
+        """Return the number of edges into an entity, each counted for every source."""
+        return int(self._bounds[entity + 1] - self._bounds[entity])
+
     def links(self, entity: int) -> Links:
         """Return the edges into an entity, and their sources."""
         found = self._cache.get(entity)

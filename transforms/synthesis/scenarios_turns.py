@@ -215,13 +215,13 @@ def _new(before: Plan, plan: Plan) -> int:
 def _exchanged(
     scene: Scene, plan: Plan, draw: Draw, without: list[Plan]
 ) -> tuple[Plan, int] | None:
-    """Draw a plan that differs in one anchor, of the same type; return it and the old anchor."""
-    graph, sampler = scene.kit.graph, scene.kit.sampler
-    for _ in range(_TRIES):
+    """Draw a plan that differs in one anchor; return it and the old anchor."""
+    sampler = scene.kit.sampler
+    for _ in range(2 * _TRIES):
         old = draw.choose(anchors(plan))
         pool = _alike(scene, plan, old)
-        new = int(draw.choose(pool)) if len(pool) else old
-        if new == old or graph.type_of(new) != graph.type_of(old):
+        new = draw.choose(pool) if pool else old
+        if new in anchors(plan):
             continue
         found = _with_anchor(plan, old, new)
         if found not in without and not sampler.rules.check(found):
@@ -234,7 +234,8 @@ def _alike(scene: Scene, plan: Plan, entity: int) -> list[int]:
     graph = scene.kit.graph
     match plan:
         case Project(Anchor(own), relation, inverse) if own == entity:
-            return graph.heads(relation, inverse).tolist()  # type: ignore[no-any-return]
+            few = graph.degrees(relation, inverse) <= scene.kit.limits.items
+            return graph.heads(relation, inverse)[few].tolist()  # type: ignore[no-any-return]
         case Value(Anchor(own), attribute) if own == entity:
             return graph.holders(attribute).tolist()  # type: ignore[no-any-return]
     parts = children(plan)

@@ -19,11 +19,13 @@ class Suggestions:
     def near(self, text: str) -> list[str]:
         """Return the labels nearest to a text, at most three, the nearest first."""
         key = name_key(text)
+        letters = set(key)
         pool = {
             entity
             for end in _ends(key)
             for entity in self._buckets.get(end, ())
             if abs(len(self._keys[entity]) - len(key)) <= 2
+            and len(letters.symmetric_difference(self._keys[entity])) <= 3
         }
         ranked = sorted((distance(key, self._keys[entity]), entity) for entity in pool)
         return [self._labels[entity] for far, entity in ranked[:_MOST] if far <= 2]
