@@ -1,0 +1,268 @@
+"""Reads a relation's label as English: a noun, a verb, a passive, an adjective.
+
+A label is whatever a schema says: "director", "directed by", "hasCapital", "parent_of", "born in",
+"regular cast / actor", "P36". What cannot be read is quoted, and so stays a noun.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from transforms.synthesis.language import english_words as words
+from transforms.synthesis.language.words import Noun
+
+Kind = Literal[
+    "noun", "noun of", "noun by", "passive", "active", "copular", "verb object", "stranded", "within"
+]
+
+_ACRONYMS = {
+    name.lower(): name
+    for name in "GDP GNI PPP TV DVD URL ID UK USA US EU UN NFL NBA NHL NCAA IMDb ISBN ISSN DNA RNA "
+    "IATA ICAO HUD CEO GPS API PDF SQL NATO FIFA UEFA MVP BBC IP".split()
+}
+_UNREADABLE = re.compile(r"^[A-Za-z]{0,2}\d[\w.\-]*$|^[^A-Za-z]*$")
+_QUOTED_WORDS = frozenset("and or not but both either how what which who where when why than".split())
+_FILLERS = frozenset("the a an its their".split())
+_NOUN_PREPOSITIONS = frozenset("of in with for to by from at on within per".split())
+_GERUNDS = {"starring": "star", "featuring": "feature", "containing": "contain"}
+_TRAILING_ADJECTIVES = frozenset("available majoring possible present spoken born".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A label as English.
+
+    Attributes:
+        kind: how it is used.
+        noun: its noun, for the kinds that have one.
+        verb: base of its verb, or "" where only the given form is known.
+        form: the participle, third person or past that the label holds.
+        past: whether the verb is told in the past.
+        adverb: words before the verb, with a space after them, or "".
+        after: words after the verb: a preposition or more, or "".
+        context: the first part of a label in two parts, or "".
+    """
+
+    kind: Kind
+    noun: Noun | None = None
+    verb: str = ""
+    form: str = ""
+    past: bool = False
+    adverb: str = ""
+    after: str = ""
+    context: str = ""
+
+
+def label_words(label: str) -> str:
+    """Return a label in plain lower-case words: identifiers parted, paths cut to their end."""
+    text = label.strip().strip("<>")
+    if re.match(r"https?:", text) or text.startswith("/"):
+        text = re.split(r"[/#:]", text.rstrip("/#"))[-1]
+    text = re.sub(r"\((?:s|es)\)", "", text.replace("_", " "))
+    text = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])", " ", text)
+    shouted = text.upper() == text
+    out = []
+    for word in text.split():
+        low = word.lower()
+        if low in _ACRONYMS:
+            out.append(_ACRONYMS[low])
+        elif word.isupper() and not shouted and len(word) > 1:
+            out.append(word)
+        else:
+            out.append(low)
+    if len(out) > 1 and out[-1] == "ID":
+        del out[-1]
+    return re.sub(r"[\x00-\x1f<>\[\]{}]", "", " ".join(out)).strip()
+
+
+def readable(text: str) -> bool:
+    """Return whether a label in words can be used as English."""
+    parts = text.split()
+    if not parts or any(_UNREADABLE.match(part) for part in parts[:1]) or not text.isascii():
+        return False
+    if any(len(part) > 17 for part in parts) or re.search(r"[^A-Za-z0-9 '.\-]", text):
+        return False
+    return not any(part in _QUOTED_WORDS for part in parts)
+
+
+def quoted(text: str) -> Noun:
+    """Return a noun that names a label without reading it."""
+    inner = text.replace('"', "'")
+    return Noun(f'"{inner}" entry', f'"{inner}" entries')
+
+
+def read_label(label: str) -> Reading:
+    """Read a relation's label."""
+    text = label_words(label.replace("./", " / "))
+    parts = [part for part in (re.sub(r" s$", "", p.strip()) for p in text.split(" / ")) if part]
+    if len(parts) < 2:
+        return _read(parts[0] if parts else label_words(label) or label)
+    first, last = parts[0], parts[-1]
+    reading = _read(last)
+    own = [words.singular_word(word) for word in first.split()]
+    target = [words.singular_word(word) for word in last.split()]
+    if reading.kind != "noun":
+        if reading.kind == "active" and own == [words.singular_word(w) for w in last.split()]:
+            return reading
+        reading = Reading("noun", quoted(last))
+    opening = _read(first)
+    if opening.kind == "noun of" and opening.noun and reading.noun:
+        return Reading("noun of", opening.noun, after=opening.after, context=reading.noun.single)
+    if target == own or (len(target) == 1 and target[0] in (own[-1], own[0]) and len(own) <= 2):
+        return reading if target == own or target[0] == own[-1] else _merged(first, reading)
+    if own[-1] == target[-1] and opening.kind == "noun":
+        return reading
+    return Reading("noun", reading.noun, context=first)
+
+
+def _merged(first: str, reading: Reading) -> Reading:
+    """Return "awards won" for "awards won / award": the first part says it all."""
+    opening = _read(first)
+    if opening.kind == "noun" and words.is_participle(first.split()[-1]):
+        return opening
+    return Reading("noun", reading.noun, context=first)
+
+
+def _read(text: str) -> Reading:
+    if not readable(text):
+        return Reading("noun", quoted(text))
+    parts = text.split()
+    had_be = False
+    if len(parts) > 1 and parts[0] in words.HAVE and parts[1] not in ("been", "to"):
+        rest = parts[2:] if len(parts) > 2 and parts[1] in _FILLERS else parts[1:]
+        return Reading("noun", noun_of(" ".join(rest)))
+    while len(parts) > 1 and parts[0] in words.BE | {"has"}:
+        had_be, parts = True, parts[1:]
+    while len(parts) > 1 and parts[0] in _FILLERS:
+        parts = parts[1:]
+    if parts[-1] in words.PREPOSITIONS and len(parts) == 1:
+        return Reading("copular", form=parts[0])
+    if parts[0] in words.PREPOSITIONS | _FILLERS or parts[-1] in _FILLERS:
+        return Reading("noun", quoted(text))
+    if parts[-1] in words.PREPOSITIONS:
+        return _with_preposition(parts, had_be)
+    return _without_preposition(parts, had_be)
+
+
+def _split_adverb(parts: list[str]) -> tuple[str, list[str]]:
+    count = 0
+    while count < len(parts) - 1 and (parts[count] in words.ADVERBS or parts[count].endswith("ly")):
+        count += 1
+    return "".join(part + " " for part in parts[:count]), parts[count:]
+
+
+def _with_preposition(parts: list[str], had_be: bool) -> Reading:
+    preposition, core = parts[-1], parts[:-1]
+    adverb, bare = _split_adverb(core)
+    word = bare[0]
+    if len(bare) == 1 and words.is_participle(word):
+        return _participle(adverb, word, preposition, had_be)
+    if len(bare) == 1 and word in words.ADJECTIVES_WITH_PREPOSITION | {"part"}:
+        if word == "part":
+            return Reading("noun of", Noun("part", "parts"), after=preposition)
+        return Reading("copular", form=" ".join(parts))
+    base = words.base_of_third(word)
+    past = words.base_of_past(word)
+    usual = words.is_verb(word) and word in words.INTRANSITIVE and preposition != "of"
+    if (base or usual) and not had_be:
+        return Reading("active", verb=base or word, adverb=adverb, after=" ".join(parts[len(adverb.split()) + 1 :]))
+    if past and len(bare) == 1:
+        return Reading("active", verb=past, past=True, adverb=adverb, after=preposition)
+    if past and words.is_participle(word) is False:
+        return Reading("active", verb=past, past=True, adverb=adverb, after=" ".join(bare[1:] + [preposition]))
+    if preposition == "by":
+        return Reading("noun by", noun_of(" ".join(core)))
+    if len(core) > 1 and words.is_participle(core[-1]):
+        return Reading("stranded", noun_of(" ".join(core[:-1])), form=core[-1], after=preposition)
+    if preposition != "of" and words.is_plural_word(core[-1]):
+        if preposition in ("in", "within", "at", "on", "inside", "under", "near"):
+            return Reading("within", noun_of(" ".join(core)), after=preposition)
+        return Reading("noun", quoted(" ".join(parts)))
+    return Reading("noun of", noun_of(" ".join(core)), after=preposition)
+
+
+def _participle(adverb: str, word: str, preposition: str, had_be: bool) -> Reading:
+    base = words.base_of_participle(word) or ""
+    if base in words.INTRANSITIVE and preposition != "by" and not had_be:
+        return Reading("active", verb=base, past=True, adverb=adverb, after=preposition)
+    past = base not in words.STATIVE and word not in words.STATIVE
+    return Reading("passive", verb=base, form=word, past=past, adverb=adverb, after=preposition)
+
+
+def _without_preposition(parts: list[str], had_be: bool) -> Reading:
+    adverb, bare = _split_adverb(parts)
+    word, rest = bare[0], bare[1:]
+    if not rest and word in words.TWO_WAYS:
+        return Reading("noun", quoted(" ".join(parts)))
+    if not rest and word in _GERUNDS:
+        return Reading("active", verb=_GERUNDS[word])
+    if rest and words.is_participle(word) and rest[0] in words.PREPOSITIONS and len(rest) > 1:
+        return _participle_object(adverb, word, rest, had_be)
+    base, past = words.base_of_third(word), words.base_of_past(word)
+    if words.is_participle(word):
+        past = past if not rest else None
+    sure = bool(base) and (words.only_verb(word) or bool(adverb) or not words.is_verb(words.singular_word(word)))
+    if not rest and base and not had_be and sure:
+        return Reading("active", verb=base, adverb=adverb)
+    if not rest and past and not had_be and word not in ("cast", "set", "cut", "split", "born"):
+        return Reading("active", verb=past, past=True, adverb=adverb)
+    if rest and not had_be and not adverb:
+        object_ = _object(base if words.only_verb(word) else None, past, rest, adverb)
+        if object_:
+            return object_
+    if len(bare) > 1 and (words.is_participle(bare[-1]) or bare[-1] in _TRAILING_ADJECTIVES):
+        head = bare[:-1]
+        if words.is_plural_word(head[-1]) or len(head) == 1:
+            return Reading("noun", noun_of(" ".join(head), after=bare[-1]))
+    return Reading("noun", noun_of(" ".join(parts)))
+
+
+def _participle_object(adverb: str, word: str, rest: list[str], had_be: bool) -> Reading:
+    """Read "located in the country": the object names the tails."""
+    noun = noun_of(" ".join(part for part in rest[1:] if part not in _FILLERS))
+    reading = _participle(adverb, word, rest[0], had_be)
+    if reading.kind == "active":
+        return Reading("verb object", noun, reading.verb, past=True, adverb=adverb, after=rest[0])
+    return Reading("stranded", noun, form=word, past=reading.past, after=rest[0])
+
+
+def _object(base: str | None, past: str | None, rest: list[str], adverb: str) -> Reading | None:
+    """Read a verb and its object: the object names the tails."""
+    verb = base or past
+    if not verb or (past and not base and rest[-1] in ("by",)):
+        return None
+    after = ""
+    if rest[0] in words.PREPOSITIONS:
+        after, rest = rest[0], rest[1:]
+    rest = [part for part in rest if part not in _FILLERS]
+    if not rest:
+        return None
+    noun = noun_of(" ".join(rest))
+    return Reading("verb object", noun, verb, past=bool(past and not base), adverb=adverb, after=after)
+
+
+def noun_of(text: str, after: str = "") -> Noun:
+    """Return the noun of a phrase in words, from its singular or plural."""
+    if not readable(text):
+        return quoted(f"{text} {after}".strip())
+    parts = text.split()
+    odd = words.BE | _FILLERS | words.HAVE | frozenset(("also",))
+    if any(part in odd for part in parts) or parts[0] in words.PREPOSITIONS:
+        return quoted(f"{text} {after}".strip())
+    head = len(parts) - 1
+    for place in range(1, len(parts)):
+        if parts[place] in _NOUN_PREPOSITIONS:
+            head = place - 1
+            break
+    if head == len(parts) - 1 and head > 0 and parts[head].isdigit():
+        head -= 1
+    single = words.singular_word(parts[head])
+    before, behind = parts[:head], parts[head + 1 :] + ([after] if after else [])
+    if behind[:1] == ["of"] and not behind[1:]:
+        return quoted(text)
+    return Noun(
+        " ".join([*before, single, *behind]),
+        " ".join([*before, words.plural_word(single), *behind]),
+        words.is_animate(single),
+        single in words.MASS,
+    )
