@@ -25,7 +25,7 @@ _QUOTED_WORDS = frozenset("and or not but both either how what which who where w
 _FILLERS = frozenset("the a an its their".split())
 _NOUN_PREPOSITIONS = frozenset("of in with for to by from at on within per".split())
 _GERUNDS = {"starring": "star", "featuring": "feature", "containing": "contain"}
-_TRAILING_ADJECTIVES = frozenset("available majoring possible present spoken born".split())
+ENDINGS = frozenset("available majoring possible present spoken born".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,10 @@ def _with_preposition(parts: list[str], had_be: bool) -> Reading:
         if preposition in ("in", "within", "at", "on", "inside", "under", "near"):
             return Reading("within", noun_of(" ".join(core)), after=preposition)
         return Reading("noun", quoted(" ".join(parts)))
-    return Reading("noun of", noun_of(" ".join(core)), after=preposition)
+    noun = noun_of(" ".join(core))
+    if noun.single.startswith('"'):
+        return Reading("noun", quoted(" ".join(parts)))
+    return Reading("noun of", noun, after=preposition)
 
 
 def _participle(adverb: str, word: str, preposition: str, had_be: bool) -> Reading:
@@ -210,7 +213,7 @@ def _without_preposition(parts: list[str], had_be: bool) -> Reading:
         object_ = _object(base if words.only_verb(word) else None, past, rest, adverb)
         if object_:
             return object_
-    if len(bare) > 1 and (words.is_participle(bare[-1]) or bare[-1] in _TRAILING_ADJECTIVES):
+    if len(bare) > 1 and (words.is_participle(bare[-1]) or bare[-1] in ENDINGS):
         head = bare[:-1]
         if words.is_plural_word(head[-1]) or len(head) == 1:
             return Reading("noun", noun_of(" ".join(head), after=bare[-1]))

@@ -237,6 +237,8 @@ def base_of_past(word: str) -> str | None:
 
 def base_of_third(word: str) -> str | None:
     """Return the base of a third person that is surely a verb or in the table, or None."""
+    if word in SAME or word in _ENDS_IN_S:
+        return None
     base = _third_base(word)
     return base if base in _VERBS or word in _VERB_ONLY else None
 
