@@ -19,12 +19,16 @@ _SINGULAR_S = set(
     "politics physics mathematics economics news athletics music's this its alias lens olympics "
     "headquarters series species hypothesis focus census".split()
 )
-_EITHER = set("series species headquarters aircraft sheep deer fish offspring olympics means staff crew".split())
+_EITHER = set(
+    "series species headquarters aircraft sheep deer fish offspring olympics means staff crew".split()
+)
 _PREPOSITIONS = set(
     "of in for with from to by at on among within under listed recorded given after before that "
-    "who whom whose which and or but are is was were has have had does do did".split()
+    "responsible credited split similar who whom whose which and or but are is was were has have had does do did".split()
 )
-_MASS = set("music information cinematography software equipment knowledge evidence research".split())
+_MASS = set(
+    "music information cinematography software equipment knowledge evidence research".split()
+)
 _THINGS = "films? movies? cit(?:y|ies) countr(?:y|ies) compan(?:y|ies) genres? awards? books? songs? albums? languages? places? locations? teams? universit(?:y|ies) classes class modules? packages?".split()
 _AN = set("hour honest honor honour heir x-ray mp".split())
 _A = re.compile(r"uni(?!n|mp)|us[aei]|eu|one\b|once|u[kt]i|ur[aoi]")
@@ -36,7 +40,7 @@ _RELATIVE = re.compile(
     r"\b(?:the|which|those) ((?:(?!the |those |which |that |who )[a-z'\-]+ ){1,6}?)"
     r"(that|who) (is|are|was|were|has|have)\b"
 )
-_DOUBLED = re.compile(r"\b([a-z]+) \1\b")
+_DOUBLED = re.compile(r"\b(?!that )([a-z]+) \1\b")
 
 
 def problems(text: str, *, lower: bool = False) -> list[str]:
@@ -47,8 +51,15 @@ def problems(text: str, *, lower: bool = False) -> list[str]:
         lower: it was written in lower case on purpose.
     """
     plain = re.sub(r'"[^"]*"', '"q"', text)
-    found = [f"leftover {m.group()!r}" for m in re.finditer(r"[{}<>\x00-\x08]|\[[a-z]+/|\bNone\b", plain)]
-    low = re.sub(r"\bgroup [A-H]\b", "group q", plain).lower().replace("[e]", "Ent").replace("[n]", "Num")
+    found = [
+        f"leftover {m.group()!r}" for m in re.finditer(r"[{}<>\x00-\x08]|\[[a-z]+/|\bNone\b", plain)
+    ]
+    low = (
+        re.sub(r"\bgroup [A-H]\b", "group q", plain)
+        .lower()
+        .replace("[e]", "Ent")
+        .replace("[n]", "Num")
+    )
     found += [f"bad plural {m.group()!r}" for m in _BAD_PLURAL.finditer(low)]
     found += [f"doubled {m.group()!r}" for m in _DOUBLED.finditer(low)]
     found += _articles(low) + _heads(low) + _determined(low) + _questions(low) + _people(low)
@@ -78,7 +89,8 @@ def number(noun: str) -> str:
 def _head(words: list[str]) -> str:
     """Return the head of a noun phrase: the word before its first preposition."""
     for place, word in enumerate(words):
-        if (word in _PREPOSITIONS or word.endswith("ing")) and place:
+        gerund = word.endswith("ing") and number(words[place - 1]) != "one"
+        if (word in _PREPOSITIONS or gerund) and place:
             return words[place - 1]
     return words[-1] if words else ""
 
@@ -99,11 +111,15 @@ def _phrase_number(phrase: str) -> str | None:
 
 
 def _heads(low: str) -> list[str]:
-    """"the films that were": the relative verb agrees with its head."""
+    """ "the films that were": the relative verb agrees with its head."""
     found = []
     for match in _RELATIVE.finditer(low):
         words = match.group(1).split()
-        if len(words) > 5 or "of" in words[:1] or any(w in ("whose", "that", "which", "who") for w in words):
+        if (
+            len(words) > 5
+            or "of" in words[:1]
+            or any(w in ("whose", "that", "which", "who") for w in words)
+        ):
             continue
         nouns = [_head(words)]
         if _is_participle(nouns[0]) and len(words) > 1:
@@ -126,15 +142,18 @@ def _is_participle(word: str) -> bool:
 
 def _determined(low: str) -> list[str]:
     found = []
-    for match in re.finditer(r"\b(those|these) ((?:[a-z'\-]+ )*?[a-z'\-]+)(?=[.?,;]| (?:that|are|have|is|has|include|and|but)\b)", low):
+    for match in re.finditer(
+        r"\b(those|these) ((?:[a-z'\-]+ )*?[a-z'\-]+)(?=[.?,;]| (?:that|are|have|is|has|include|and|but)\b)",
+        low,
+    ):
         words = match.group(2).split()
         if words[0] in _PREPOSITIONS:
             continue
         if not any(number(word) != "one" for word in words):
             found.append(f"demonstrative: {match.group()!r}")
     for match in re.finditer(r"\bhow many (?:different )?([a-z'\-]+(?: [a-z'\-]+){0,3})", low):
-        words = match.group(1).split()
-        if words[0] in ("are", "in", "entries"):
+        words = match.group(1).removeprefix("different").split()
+        if not words or words[0] in ("are", "in", "entries"):
             continue
         if not any(number(word) != "one" for word in words):
             found.append(f"how many: {match.group()!r}")
@@ -143,21 +162,33 @@ def _determined(low: str) -> list[str]:
 
 def _questions(low: str) -> list[str]:
     found = []
-    for match in re.finditer(r"\bwhich ((?:[a-z'\-]+ ){1,4}?)(is|are|was|were|has|have)\b(?! Ent)", low):
+    for match in re.finditer(
+        r"\bwhich (?!those )((?:[a-z'\-]+ ){1,4}?)(is|are|was|were|has|have)\b(?! Ent)", low
+    ):
         words = match.group(1).split()
-        if words[0] in _PREPOSITIONS or words[0] in ("one", "there", "of"):
+        if (
+            words[0] in _PREPOSITIONS
+            or words[0] in ("one", "there", "of")
+            or {"do", "does"} & set(words)
+        ):
             continue
         noun = _head(words)
         if _is_participle(noun) and len(words) > 1:
             noun = words[-2]
         if not _agrees(noun, match.group(2)):
             found.append(f"question: {match.group()!r}")
-    for match in re.finditer(r"\b(?:what|who)(?: exactly)? (is|are) the ((?:[a-z'\-]+ ){1,6})", low):
+    for match in re.finditer(
+        r"\b(?:what|who)(?: exactly)? (is|are) the ((?:[a-z'\-]+ ){1,6})", low
+    ):
         words = match.group(2).split()
         noun = _head(words)
         if _is_participle(noun) and len(words) > 1:
-            noun = words[0]
-        if noun not in ("number", "size", "name") and noun not in _MASS and not _agrees(noun, match.group(1)):
+            noun = words[max(0, words.index(noun) - 1)]
+        if (
+            noun not in ("number", "size", "name")
+            and noun not in _MASS
+            and not _agrees(noun, match.group(1))
+        ):
             found.append(f"question: {match.group()!r}")
     found += [f"auxiliary: {m.group()!r}" for m in re.finditer(r"\bdo Ent\b|\bdoes those\b", low)]
     return found
@@ -166,7 +197,10 @@ def _questions(low: str) -> list[str]:
 def _people(low: str) -> list[str]:
     things = "|".join(_THINGS)
     found = [f"who for a thing: {m.group()!r}" for m in re.finditer(rf"\b(?:{things}) who\b", low)]
-    found += [f"which for people: {m.group()!r}" for m in re.finditer(r"\b(?:people|actors|directors|persons) which\b", low)]
+    found += [
+        f"which for people: {m.group()!r}"
+        for m in re.finditer(r"\b(?:people|actors|directors|persons) which\b", low)
+    ]
     return found
 
 
@@ -179,7 +213,9 @@ def _articles(low: str) -> list[str]:
         vowel = word[0] in "aeiou"
         if _A.match(word):
             vowel = False
-        if word in _AN or word.startswith(("honor", "honour", "hour", "heir", "ncaa", "nba", "nfl")):
+        if word in _AN or word.startswith(
+            ("honor", "honour", "hour", "heir", "ncaa", "nba", "nfl")
+        ):
             vowel = True
         if vowel != (match.group(1) == "an"):
             found.append(f"article: {match.group()!r}")

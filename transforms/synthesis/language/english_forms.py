@@ -1,7 +1,7 @@
 """English ways to speak of a relation, by what kind of words its label is.
 
-A template marks what agrees with the head as ``<one/many>`` and what agrees with the source as
-``[one/many]``; ``{S}`` is the source, ``{P}`` its possessive, ``{A}`` "any of" it and ``{O}`` "one of"
+A template marks what agrees with the head as ``<one|many>`` and what agrees with the source as
+``[one|many]``; ``{S}`` is the source, ``{P}`` its possessive, ``{A}`` "any of" it and ``{O}`` "one of"
 it where it is a set. A head is a plural in "the films that were directed by X".
 """
 
@@ -13,8 +13,8 @@ from transforms.synthesis.language.english_labels import ENDINGS, Reading
 from transforms.synthesis.language.words import ANY, ONE, POSSESSIVE, SOURCE, Form, Noun, Way
 
 _SLOTS = {"{S}": SOURCE, "{P}": POSSESSIVE, "{A}": ANY, "{O}": ONE}
-_HEAD = re.compile(r"<([^<>/]*)/([^<>/]*)>")
-_FROM = re.compile(r"\[([^\[\]/]*)/([^\[\]/]*)\]")
+_HEAD = re.compile(r"<([^<>|]*)\|([^<>|]*)>")
+_FROM = re.compile(r"\[([^\[\]|]*)\|([^\[\]|]*)\]")
 
 
 def form(template: str) -> Form:
@@ -80,7 +80,9 @@ def _titled(reading: Reading, noun: Noun) -> Noun:
     """Return the noun that a label in two parts gives its tails, else that of the type."""
     if not reading.context:
         return noun
-    return Noun(reading.context, words.plural_word(reading.context), words.is_animate(reading.context))
+    return Noun(
+        reading.context, words.plural_word(reading.context), words.is_animate(reading.context)
+    )
 
 
 def _named(noun: Noun, kind: Noun) -> Noun:
@@ -94,7 +96,7 @@ GENERIC = ("entity", "item")
 
 
 def _n(noun: Noun) -> str:
-    return f"<{noun.single}/{noun.plural}>"
+    return f"<{noun.single}|{noun.plural}>"
 
 
 def _who(noun: Noun) -> str:
@@ -102,7 +104,7 @@ def _who(noun: Noun) -> str:
 
 
 def _listed(context: str) -> str:
-    inner = context.replace('"', "'")
+    inner = re.sub(r"[\x00-\x1f<>|\[\]{}]", "", context.replace('"', "'"))
     return f' listed under "{inner}"'
 
 
@@ -118,7 +120,9 @@ def _simple_context(context: str) -> bool:
     plain = all(part.isalpha() and part not in words.PREPOSITIONS for part in parts)
     last = parts[-1]
     verbal = last == "available" or (len(parts) > 1 and words.is_plural_word(parts[0]))
-    verbal = verbal or words.is_participle(last) or words.is_participle(parts[0]) or last == "majoring"
+    verbal = (
+        verbal or words.is_participle(last) or words.is_participle(parts[0]) or last == "majoring"
+    )
     return plain and not verbal and words.base_of_third(parts[0]) is None and len(parts) <= 3
 
 
@@ -129,20 +133,30 @@ def _having(name: Noun, context: str, single: bool, preposition: str = "of") -> 
         under = _listed(context)
         phrases = [f"{noun}{under} for {{S}}", f"{noun} recorded{under[7:]} for {{S}}"]
         phrases.append(f"{noun}{under} in the record of {{S}}")
-        questions = [f"Which {noun} [does/do] {{S}} have{under}?"]
-        questions.append(f"Which {noun} <is/are>{under} for {{S}}?")
+        questions = [f"Which {noun} [does|do] {{S}} have{under}?"]
+        questions.append(f"Which {noun} <is|are>{under} for {{S}}?")
         if _simple_context(context):
             phrases.append(f"{noun} of the {context} of {{S}}")
             phrases.append(f"{noun} in the {context} of {{S}}")
     else:
         phrases = [f"{noun} {preposition} {{S}}"]
         if preposition == "of" and _closed(name):
-            phrases = [f"{noun} listed for {{S}}", f"{noun} given for {{S}}", f"{noun} recorded for {{S}}"]
+            phrases = [
+                f"{noun} listed for {{S}}",
+                f"{noun} given for {{S}}",
+                f"{noun} recorded for {{S}}",
+            ]
         elif preposition == "of":
-            phrases += [f"{POSSESSIVE} {noun}", f"{noun} listed for {{S}}", f"{noun} given for {{S}}"]
+            phrases += [
+                f"{POSSESSIVE} {noun}",
+                f"{noun} listed for {{S}}",
+                f"{noun} given for {{S}}",
+            ]
             phrases.append(f"{noun} recorded for {{S}}")
-        questions = [f"Which {noun} [does/do] {{S}} have?"]
-        questions.append(f"Which {noun} <is/are> {preposition if preposition != 'of' else 'listed for'} {{S}}?")
+        questions = [f"Which {noun} [does|do] {{S}} have?"]
+        questions.append(
+            f"Which {noun} <is|are> {preposition if preposition != 'of' else 'listed for'} {{S}}?"
+        )
     return Way(name, True, forms(phrases), (), (), forms(questions), single)
 
 
@@ -153,33 +167,33 @@ def _had(
     one, many = name.single, name.plural
     under = _listed(context) if context else ""
     as_one = one if name.mass else words.with_article(one)
-    their = "<their/their>" if head.animate else "<its/their>"
+    their = "<their|their>" if head.animate else "<its|their>"
     if context:
-        clauses = [f"that <lists/list> {{S}} as {as_one} under{under[13:]}"]
-        predicates = [f"<lists/list> {{S}} as {as_one} under{under[13:]}"]
-        predicates.append(f"<has/have> {{S}} as {as_one}{under}")
-        clauses.append(f"that <has/have> {{S}} as {as_one}{under}")
+        clauses = [f"that <lists|list> {{S}} as {as_one} under{under[13:]}"]
+        predicates = [f"<lists|list> {{S}} as {as_one} under{under[13:]}"]
+        predicates.append(f"<has|have> {{S}} as {as_one}{under}")
+        clauses.append(f"that <has|have> {{S}} as {as_one}{under}")
         clauses.append(f"with {{S}} listed as {as_one} under{under[13:]}")
     else:
-        clauses = [f"that <has/have> {{S}} as {as_one}", f"that <lists/list> {{S}} as {as_one}"]
-        predicates = [f"<has/have> {{S}} as {as_one}", f"<lists/list> {{S}} as {as_one}"]
+        clauses = [f"that <has|have> {{S}} as {as_one}", f"that <lists|list> {{S}} as {as_one}"]
+        predicates = [f"<has|have> {{S}} as {as_one}", f"<lists|list> {{S}} as {as_one}"]
         clauses.append(f"for which {{S}} is listed as {as_one}")
         if not name.mass and not single[0]:
             clauses.append(f"with {{S}} among {their} {many}")
-            predicates.append(f"<counts/count> {{S}} among {their} {many}")
+            predicates.append(f"<counts|count> {{S}} among {their} {many}")
     if name.mass:
         clauses.append(f"whose {one}{under} is {{O}}")
     elif single[0]:
         clauses.append(f"whose {one}{under} is {{O}}")
-        predicates.append(f"<has/have> as {their} {one}{under} {{O}}")
+        predicates.append(f"<has|have> as {their} {one}{under} {{O}}")
     else:
         clauses.append(f"whose {many}{under} include {{A}}")
-        clauses.append(f"that <has/have> among {their} {many}{under} {{A}}")
-        predicates.append(f"<has/have> among {their} {many}{under} {{A}}")
+        clauses.append(f"that <has|have> among {their} {many}{under} {{A}}")
+        predicates.append(f"<has|have> among {their} {many}{under} {{A}}")
     questions: list[str] = []
     if preposition:
-        clauses.append(f"that {{S}} [is {as_one}/are {many}] {preposition}")
-        questions.append(f"What [is/are] {{S}} [{as_one}/{many}] {preposition}?")
+        clauses.append(f"that {{S}} [is {as_one}|are {many}] {preposition}")
+        questions.append(f"What [is|are] {{S}} [{as_one}|{many}] {preposition}?")
     return Way(head, False, (), forms(clauses), forms(predicates), forms(questions), single[1])
 
 
@@ -192,10 +206,15 @@ def _noun_by(thing: str, head: Noun, tail: Noun, single: tuple[bool, bool]) -> t
             [
                 f"responsible for the {thing} of {{S}}",
                 f"credited with the {thing} of {{S}}",
-                f"by <{'whom/whom' if tail.animate else 'which/which'}> the {thing} of {{S}} is",
+                f"by <{'whom|whom' if tail.animate else 'which/which'}> the {thing} of {{S}} is",
             ]
         ),
-        forms([f"<is/are> responsible for the {thing} of {{S}}", f"<is/are> credited with the {thing} of {{S}}"]),
+        forms(
+            [
+                f"<is|are> responsible for the {thing} of {{S}}",
+                f"<is|are> credited with the {thing} of {{S}}",
+            ]
+        ),
         forms(
             [
                 f"{'Who' if tail.animate else 'Who or what'} is the {thing} of {{S}} by?",
@@ -209,8 +228,14 @@ def _noun_by(thing: str, head: Noun, tail: Noun, single: tuple[bool, bool]) -> t
         head,
         False,
         (),
-        forms([f"whose {thing} is by {{A}}", f"with {thing} by {{A}}", f"that <has/have> {thing} by {{A}}"]),
-        forms([f"<has/have> {thing} by {{A}}", f"<lists/list> {thing} by {{A}}"]),
+        forms(
+            [
+                f"whose {thing} is by {{A}}",
+                f"with {thing} by {{A}}",
+                f"that <has|have> {thing} by {{A}}",
+            ]
+        ),
+        forms([f"<has|have> {thing} by {{A}}", f"<lists|list> {thing} by {{A}}"]),
         (),
         single[1],
     )
@@ -225,24 +250,36 @@ def _within(reading: Reading, head: Noun, tail: Noun, single: tuple[bool, bool])
         head,
         False,
         (),
-        forms([f"with {{A}} among the {noun.plural} {place} <it/them>", f"that <has/have> {place} <it/them> {{A}}"]),
-        forms([f"<has/have> {place} <it/them> {{A}}"]),
+        forms(
+            [
+                f"with {{A}} among the {noun.plural} {place} <it|them>",
+                f"that <has|have> {place} <it|them> {{A}}",
+            ]
+        ),
+        forms([f"<has|have> {place} <it|them> {{A}}"]),
         (),
         single[1],
     )
     return forward, backward
 
 
-def _stranded(reading: Reading, head: Noun, tail: Noun, single: tuple[bool, bool]) -> tuple[Way, Way]:
+def _stranded(
+    reading: Reading, head: Noun, tail: Noun, single: tuple[bool, bool]
+) -> tuple[Way, Way]:
     noun = _named(_noun(reading), tail)
-    be = "<was/were>" if reading.past else "<is/are>"
+    be = "<was|were>" if reading.past else "<is|are>"
     from_be = be.replace("<", "[").replace(">", "]")
     what = f"{reading.form} {reading.after}"
     forward = Way(
         noun,
         True,
         (),
-        forms([f"that {{S}} {from_be} {what}", f"{reading.after} which {{S}} {from_be} {reading.form}"]),
+        forms(
+            [
+                f"that {{S}} {from_be} {what}",
+                f"{reading.after} which {{S}} {from_be} {reading.form}",
+            ]
+        ),
         (),
         forms([f"Which {_n(noun)} {from_be} {{S}} {what}?"]),
         single[0],
@@ -268,17 +305,19 @@ def _verbal(
         tail,
         False,
         (),
-        forms([f"that {{S}} [is/are] {what}", f"{_which(what, tail)} {{S}} [is/are]{_front(what)}"]),
+        forms(
+            [f"that {{S}} [is|are] {what}", f"{_which(what, tail)} {{S}} [is|are]{_front(what)}"]
+        ),
         (),
-        forms([f"{_wh(tail)} [is/are] {{S}} {what}?"]),
+        forms([f"{_wh(tail)} [is|are] {{S}} {what}?"]),
         single[0],
     )
     backward = Way(
         head,
         False,
         (),
-        forms([f"{what} {{A}}", f"{_who(head)} <is/are> {what} {{A}}"]),
-        forms([f"<is/are> {what} {{A}}"]),
+        forms([f"{what} {{A}}", f"{_who(head)} <is|are> {what} {{A}}"]),
+        forms([f"<is|are> {what} {{A}}"]),
         (),
         single[1],
     )
@@ -304,7 +343,7 @@ def _passive(
     reading: Reading, head: Noun, tail: Noun, single: tuple[bool, bool], be: str
 ) -> tuple[Way, Way]:
     one = "was" if be == "were" else "is"
-    head_be, source_be = f"<{one}/{be}>", f"[{one}/{be}]"
+    head_be, source_be = f"<{one}|{be}>", f"[{one}|{be}]"
     what = f"{reading.adverb}{reading.form} {reading.after}"
     object_ = "whom" if tail.animate else "which"
     clauses = [f"that {{S}} {source_be} {what}"]
@@ -312,23 +351,29 @@ def _passive(
     predicates: list[str] = []
     questions = [f"{_wh(tail)} {source_be} {{S}} {what}?"]
     questions.append(f"Which {_n(tail)} {source_be} {{S}} {what}?")
-    back_clauses = [f"{what} {{A}}", f"that <{one}/{be}> {what} {{A}}"]
+    back_clauses = [f"{what} {{A}}", f"that <{one}|{be}> {what} {{A}}"]
     back_questions: list[str] = []
     if reading.after == "by" and reading.verb and not reading.adverb.strip() == "executive":
         past, base = words.past_of(reading.verb), reading.verb
-        active = past if reading.past else f"<{words.third(base)}/{base}>"
+        active = past if reading.past else f"<{words.third(base)}|{base}>"
         clauses.append(f"{_who(tail)} {reading.adverb}{active} {{A}}")
         predicates.append(f"{reading.adverb}{active} {{A}}")
         asked = past if reading.past else words.third(base)
         questions.append(f"{_wh(tail)} {reading.adverb}{asked} {{A}}?")
-        does = "did" if reading.past else "[does/do]"
-        told = past if reading.past else f"[{words.third(base)}/{base}]"
+        does = "did" if reading.past else "[does|do]"
+        told = past if reading.past else f"[{words.third(base)}|{base}]"
         back_clauses.append(f"that {{S}} {reading.adverb}{told}")
         back_questions.append(f"Which {_n(head)} {does} {{S}} {reading.adverb}{base}?")
     forward = Way(tail, False, (), forms(clauses), forms(predicates), forms(questions), single[0])
     back_predicates = [f"{head_be} {what} {{A}}"]
     backward = Way(
-        head, False, (), forms(back_clauses), forms(back_predicates), forms(back_questions), single[1]
+        head,
+        False,
+        (),
+        forms(back_clauses),
+        forms(back_predicates),
+        forms(back_questions),
+        single[1],
     )
     return forward, backward
 
@@ -340,8 +385,8 @@ def _active(reading: Reading, head: Noun, tail: Noun, single: tuple[bool, bool])
         told = source_told = words.past_of(base)
         does = "did"
     else:
-        told, source_told = f"<{words.third(base)}/{base}>", f"[{words.third(base)}/{base}]"
-        does = "[does/do]"
+        told, source_told = f"<{words.third(base)}|{base}>", f"[{words.third(base)}|{base}]"
+        does = "[does|do]"
     own = reading.kind == "verb object"
     noun = _named(_noun(reading), tail) if own else tail
     wh = f"Which {_n(noun)}"

@@ -375,7 +375,7 @@ RANK_ONE = _lines(
     Which of {A} has the {best} {attribute}?
     Of {A}, which one has the {best} {attribute}?
     From {A}, pick the one with the {best} {attribute}.
-    I need the one of {A} that has the {best} {attribute}.
+    I need just one of {A}: the one with the {best} {attribute}.
     Go through {A} and name the one with the {best} {attribute}.
     """
 )

@@ -12,7 +12,15 @@ from transforms.synthesis.language import english_words as words
 from transforms.synthesis.language.words import Noun
 
 Kind = Literal[
-    "noun", "noun of", "noun by", "passive", "active", "copular", "verb object", "stranded", "within"
+    "noun",
+    "noun of",
+    "noun by",
+    "passive",
+    "active",
+    "copular",
+    "verb object",
+    "stranded",
+    "within",
 ]
 
 _ACRONYMS = {
@@ -21,7 +29,9 @@ _ACRONYMS = {
     "IATA ICAO HUD CEO GPS API PDF SQL NATO FIFA UEFA MVP BBC IP".split()
 }
 _UNREADABLE = re.compile(r"^[A-Za-z]{0,2}\d[\w.\-]*$|^[^A-Za-z]*$")
-_QUOTED_WORDS = frozenset("and or not but both either how what which who where when why than".split())
+_QUOTED_WORDS = frozenset(
+    "and or not but both either how what which who where when why than".split()
+)
 _FILLERS = frozenset("the a an its their".split())
 _NOUN_PREPOSITIONS = frozenset("of in with for to by from at on within per".split())
 _GERUNDS = {"starring": "star", "featuring": "feature", "containing": "contain"}
@@ -72,7 +82,7 @@ def label_words(label: str) -> str:
             out.append(low)
     if len(out) > 1 and out[-1] == "ID":
         del out[-1]
-    return re.sub(r"[\x00-\x1f<>\[\]{}]", "", " ".join(out)).strip()
+    return re.sub(r"[\x00-\x1f<>|\[\]{}]", "", " ".join(out)).strip()
 
 
 def readable(text: str) -> bool:
@@ -87,7 +97,7 @@ def readable(text: str) -> bool:
 
 def quoted(text: str) -> Noun:
     """Return a noun that names a label without reading it."""
-    inner = text.replace('"', "'")
+    inner = re.sub(r"[\x00-\x1f<>|\[\]{}]", "", text.replace('"', "'"))
     return Noun(f'"{inner}" entry', f'"{inner}" entries')
 
 
@@ -165,11 +175,18 @@ def _with_preposition(parts: list[str], had_be: bool) -> Reading:
     past = words.base_of_past(word)
     usual = words.is_verb(word) and word in words.INTRANSITIVE and preposition != "of"
     if (base or usual) and not had_be:
-        return Reading("active", verb=base or word, adverb=adverb, after=" ".join(parts[len(adverb.split()) + 1 :]))
+        return Reading(
+            "active",
+            verb=base or word,
+            adverb=adverb,
+            after=" ".join(parts[len(adverb.split()) + 1 :]),
+        )
     if past and len(bare) == 1:
         return Reading("active", verb=past, past=True, adverb=adverb, after=preposition)
     if past and words.is_participle(word) is False:
-        return Reading("active", verb=past, past=True, adverb=adverb, after=" ".join(bare[1:] + [preposition]))
+        return Reading(
+            "active", verb=past, past=True, adverb=adverb, after=" ".join(bare[1:] + [preposition])
+        )
     if preposition == "by":
         return Reading("noun by", noun_of(" ".join(core)))
     if len(core) > 1 and words.is_participle(core[-1]):
@@ -204,7 +221,9 @@ def _without_preposition(parts: list[str], had_be: bool) -> Reading:
     base, past = words.base_of_third(word), words.base_of_past(word)
     if words.is_participle(word):
         past = past if not rest else None
-    sure = bool(base) and (words.only_verb(word) or bool(adverb) or not words.is_verb(words.singular_word(word)))
+    sure = bool(base) and (
+        words.only_verb(word) or bool(adverb) or not words.is_verb(words.singular_word(word))
+    )
     if not rest and base and not had_be and sure:
         return Reading("active", verb=base, adverb=adverb)
     if not rest and past and not had_be and word not in ("cast", "set", "cut", "split", "born"):
@@ -241,7 +260,9 @@ def _object(base: str | None, past: str | None, rest: list[str], adverb: str) ->
     if not rest:
         return None
     noun = noun_of(" ".join(rest))
-    return Reading("verb object", noun, verb, past=bool(past and not base), adverb=adverb, after=after)
+    return Reading(
+        "verb object", noun, verb, past=bool(past and not base), adverb=adverb, after=after
+    )
 
 
 def noun_of(text: str, after: str = "") -> Noun:

@@ -114,7 +114,9 @@ class EnglishLexicon:
             for group in clashes:
                 texts = scheme(group)
                 for number in group:
-                    self.readings[number] = _qualified(self.readings[number], texts[number], self._label(number))
+                    self.readings[number] = _qualified(
+                        self.readings[number], texts[number], self._label(number)
+                    )
         self._build()
 
     def _label(self, number: int) -> str:
@@ -127,7 +129,9 @@ class EnglishLexicon:
         for number, pair in enumerate(self.ways):
             for inverse, way in enumerate(pair):
                 texts = [form.texts[2] for form in way.phrases]
-                texts += [f"{way.head.plural} {f.texts[2]}" for f in (*way.clauses, *way.predicates)]
+                texts += [
+                    f"{way.head.plural} {f.texts[2]}" for f in (*way.clauses, *way.predicates)
+                ]
                 for text in dict.fromkeys(text.lower() for text in texts):
                     owners[text].append((number, bool(inverse)))
         parent = list(range(len(self.ways)))
@@ -141,7 +145,9 @@ class EnglishLexicon:
             for place, one in enumerate(group):
                 for other in group[:place]:
                     if root(one[0]) != root(other[0]) and self._meet(one, other):
-                        parent[max(root(one[0]), root(other[0]))] = min(root(one[0]), root(other[0]))
+                        parent[max(root(one[0]), root(other[0]))] = min(
+                            root(one[0]), root(other[0])
+                        )
         groups: dict[int, list[int]] = defaultdict(list)
         for number in range(len(self.ways)):
             groups[root(number)].append(number)
@@ -156,7 +162,7 @@ class EnglishLexicon:
         relations = self._graph.relations
         for side in ("domain", "range"):
             texts = {n: self.type_noun(getattr(relations[n], side)).single for n in group}
-            texts = {n: text if readable(text) else "" for n, text in texts.items()}
+            texts = {n: text if _plain(text) else "" for n, text in texts.items()}
             if len(set(texts.values())) == len(group) and all(texts.values()):
                 return texts
         return self._by_id(group)
@@ -191,12 +197,24 @@ def _attribute_name(label: str) -> str:
     return text if readable(text) else quoted(text).single.replace(" entry", " value")
 
 
+def _plain(text: str) -> bool:
+    return readable(text) and not words.PREPOSITIONS & set(text.split())
+
+
 def _qualified(reading: Reading, text: str, label: str) -> Reading:
     if reading.kind == "noun" and reading.context:
         return replace(reading, context=f"{text}: {reading.context}")
     noun = reading.noun
-    if reading.kind in ("noun", "noun of", "noun by") and noun is not None and readable(text) and not noun.single.startswith('"'):
-        return replace(reading, noun=Noun(f"{text} {noun.single}", f"{text} {noun.plural}", noun.animate, noun.mass))
+    if (
+        reading.kind in ("noun", "noun of", "noun by")
+        and noun is not None
+        and _plain(text)
+        and not noun.single.startswith('"')
+    ):
+        return replace(
+            reading,
+            noun=Noun(f"{text} {noun.single}", f"{text} {noun.plural}", noun.animate, noun.mass),
+        )
     return Reading("noun", quoted(f"{label} ({text})"))
 
 

@@ -106,7 +106,12 @@ class EnglishPhrases:
                 return self._top(plan, draw, known)
 
     def _project(
-        self, plan: Project, draw: Draw, known: Mapping[int, Phrase], bare: bool, plural: bool | None
+        self,
+        plan: Project,
+        draw: Draw,
+        known: Mapping[int, Phrase],
+        bare: bool,
+        plural: bool | None,
     ) -> Phrase:
         way = self.lexicon.way(plan.relation, plan.inverse)
         source = self.phrase(plan.source, draw, named=known)
@@ -146,7 +151,9 @@ class EnglishPhrases:
         ]
         source = self.phrase(plan.source, draw)
         if not chosen or (way.own and way.phrases):
-            form = draw.choose([f for f in way.phrases if POSSESSIVE not in f.texts[0]] or way.clauses)
+            form = draw.choose(
+                [f for f in way.phrases if POSSESSIVE not in f.texts[0]] or way.clauses
+            )
             verb = "are" if many else "is"
             return f"that {verb} among the {fill(form.of(True, False), source, draw)}"
         return fill(draw.choose(chosen).of(many, False), source, draw)
@@ -219,7 +226,11 @@ class EnglishPhrases:
         if not chosen:
             return None
         if both:
-            told = f"both {mentions[0]} and {mentions[1]}" if len(mentions) == 2 else listed(mentions, "and")
+            told = (
+                f"both {mentions[0]} and {mentions[1]}"
+                if len(mentions) == 2
+                else listed(mentions, "and")
+            )
             if len(mentions) > 2:
                 told = f"all of {told}"
         else:
@@ -242,8 +253,9 @@ class EnglishPhrases:
             return Phrase(f"the {text}", text, keep.noun, keep.plural, depth)
         verb = draw.choose(("are among", "belong to"))
         other = "among" if verb == "are among" else "to"
-        text = f"{keep.noun.plural} that {verb} {keep.text} but not {other} {remove.text}"
-        return Phrase(f"the {text}", text, keep.noun, True, depth)
+        noun = self.common_noun([keep.noun])
+        text = f"{noun.plural} that {verb} {keep.text} but not {other} {remove.text}"
+        return Phrase(f"the {text}", text, noun, True, depth)
 
     def condition(self, plan: Filter, draw: Draw) -> tuple[str, str]:
         """Return a filter as "whose height is at least 5" and as "with a height of at least 5"."""
@@ -254,25 +266,35 @@ class EnglishPhrases:
                 value = f'"{value}"'
             exactly = draw.choose(("", "exactly ")) if attribute.kind != "text" else ""
             of = f"{exactly}{value}"
-            return f"whose {attribute.name} is {of}", f"with {words.with_article(attribute.name)} of {of}"
+            return (
+                f"whose {attribute.name} is {of}",
+                f"with {words.with_article(attribute.name)} of {of}",
+            )
         if attribute.kind == "date":
             after = draw.choose(("on or after", "no earlier than"))
             before = draw.choose(("on or before", "no later than"))
             of = f"{after if plan.op == 'min' else before} {value}"
-            return f"whose {attribute.name} is {of}", f"with {words.with_article(attribute.name)} {of}"
+            return (
+                f"whose {attribute.name} is {of}",
+                f"with {words.with_article(attribute.name)} {of}",
+            )
         least, most = draw.choose((("at least", "at most"), ("no less than", "no more than")))
         of = f"{least if plan.op == 'min' else most} {value}"
-        return f"whose {attribute.name} is {of}", f"with {words.with_article(attribute.name)} of {of}"
+        return (
+            f"whose {attribute.name} is {of}",
+            f"with {words.with_article(attribute.name)} of {of}",
+        )
 
     def _filter(self, plan: Filter, draw: Draw, known: Mapping[int, Phrase]) -> Phrase:
         source = self.phrase(plan.source, draw, named=known, bare=True, plural=True)
         whose, having = self.condition(plan, draw)
         simple = source.depth == 1 and isinstance(plan.source, Project)
+        noun = self.common_noun([source.noun])
         if simple and source.bare and draw.chance(0.6):
             text = f"{source.bare} {whose}"
         else:
-            text = f"{source.noun.plural} {having} among {source.text}"
-        return Phrase(f"the {text}", text, source.noun, source.plural or not simple, source.depth + 1)
+            text = f"{noun.plural} {having} among {source.text}"
+        return Phrase(f"the {text}", text, noun, source.plural or not simple, source.depth + 1)
 
     def extreme(self, attribute: int, largest: bool, draw: Draw) -> str:
         """Return "highest" or the like for an attribute."""
@@ -285,9 +307,10 @@ class EnglishPhrases:
         name = self.lexicon.attributes[plan.attribute].name
         extreme = self.extreme(plan.attribute, plan.largest, draw)
         many = plan.k > 1
+        noun = self.common_noun([source.noun])
         count = f"{value_mark(plan.k)} " if many else ""
-        text = f"{count}{source.noun.of(many)} with the {extreme} {name} among {source.text}"
-        return Phrase(f"the {text}", text, source.noun, many, source.depth + 1)
+        text = f"{count}{noun.of(many)} with the {extreme} {name} among {source.text}"
+        return Phrase(f"the {text}", text, noun, many, source.depth + 1)
 
 
 def _after_quote(form: Form) -> bool:
@@ -301,7 +324,9 @@ def fill(text: str, source: Phrase, draw: Draw) -> str:
         text = text.replace(POSSESSIVE, words.possessive(source.text, source.plural))
     if ANY in text:
         many = source.plural and source.noun.single
-        any_of = f"{draw.choose(('any of', 'at least one of'))} {source.text}" if many else source.text
+        any_of = (
+            f"{draw.choose(('any of', 'at least one of'))} {source.text}" if many else source.text
+        )
         text = text.replace(ANY, any_of)
     if ONE in text:
         text = text.replace(ONE, f"one of {source.text}" if source.plural else source.text)
@@ -320,7 +345,11 @@ def among(texts: Sequence[str], both: bool, draw: Draw) -> str:
     if both:
         opening = "both " if len(texts) == 2 else "at once "
         parts = [f"among {text}" for text in texts]
-        return opening + (f"{parts[0]} and {parts[1]}" if len(parts) == 2 else ", ".join(parts[:-1]) + f" and {parts[-1]}")
+        return opening + (
+            f"{parts[0]} and {parts[1]}"
+            if len(parts) == 2
+            else ", ".join(parts[:-1]) + f" and {parts[-1]}"
+        )
     opening = draw.choose(("", "either "))
     return opening + " or ".join(f"among {text}" for text in texts)
 

@@ -82,7 +82,7 @@ class EnglishQuestions:
     def _told(self, plan: Plan, draw: Draw) -> tuple[list[tuple[str, str]], dict[int, Phrase]]:
         """Name inner sets until what is left nests no deeper than two: (letter, phrase) each."""
         known: dict[int, Phrase] = {}
-        wanted = _to_tell(plan, draw.chance(0.1))
+        wanted = self._to_tell(plan, draw.chance(0.1))
         told = []
         for number, inner in enumerate(wanted):
             phrase = self.phrases.phrase(inner, draw, named=known)
@@ -97,6 +97,35 @@ class EnglishQuestions:
                 text = f"{demonstrative} {noun.of(phrase.plural)}"
                 known[id(inner)] = Phrase(text, "", noun, phrase.plural, 0)
         return told, known
+
+    def _to_tell(self, plan: Plan, early: bool) -> list[SetPlan]:
+        """Return the inner sets to name, inner first, so that no phrase nests deeper than two."""
+        found: list[SetPlan] = []
+
+        def visit(node: Plan) -> int:
+            if isinstance(node, Anchor):
+                return 0
+            levels = [(visit(part), part) for part in children(node)]
+            if isinstance(node, Count | Value | Compare):
+                return max(level for level, _ in levels)
+            limit = 1 if (early and not found) or self._stranding(node) else 2
+            own = 0
+            for level, part in levels:
+                if level >= limit and not isinstance(part, Anchor | Count | Value | Compare):
+                    found.append(part)
+                    level = 0
+                own = max(own, level)
+            return own + 1
+
+        visit(plan)
+        return found
+
+    def _stranding(self, node: Plan) -> bool:
+        """Whether a verb or preposition must follow the source, which must then be short."""
+        if not isinstance(node, Project):
+            return False
+        way = self.lexicon.way(node.relation, node.inverse)
+        return not any(form.last for form in (*way.phrases, *way.clauses))
 
     def _ask(self, plan: Plan, draw: Draw, style: str, known: Known) -> str:
         match plan:
@@ -167,11 +196,15 @@ class EnglishQuestions:
         if not phrase.plural or not phrase.bare:
             if not phrase.plural:
                 return f"How many entries are there for {phrase.text}?"
-            frame = draw.choose(("Count {F}.", "How many are {F}?", "What is the size of the group of {F}?"))
+            frame = draw.choose(
+                ("Count {F}.", "How many are {F}?", "What is the size of the group of {F}?")
+            )
             return frame.replace("{F}", phrase.text)
         options = frames.COUNT[style]
         if phrase.depth > 1:
-            options = tuple(o for o in options if "{B} can" not in o and "{B} do " not in o and "there" not in o)
+            options = tuple(
+                o for o in options if "{B} can" not in o and "{B} do " not in o and "there" not in o
+            )
             options = options or ("Count {F}.",)
         return self.framed(draw.choose(options), phrase)
 
@@ -188,7 +221,11 @@ class EnglishQuestions:
             x, y, left, right = y, x, right, left
         if isinstance(left, Value):
             attribute = self.lexicon.attributes[left.attribute]
-            pairs = (("later", "earlier"),) if attribute.kind == "date" else (("higher", "lower"), ("larger", "smaller"))
+            pairs = (
+                (("later", "earlier"),)
+                if attribute.kind == "date"
+                else (("higher", "lower"), ("larger", "smaller"))
+            )
             more = draw.choose(pairs)[0 if plan.largest else 1]
             frame = draw.choose(frames.COMPARE_VALUE).replace("{attribute}", attribute.name)
             return frame.replace("{more}", more).replace("{X}", x).replace("{Y}", y)
@@ -196,7 +233,9 @@ class EnglishQuestions:
         inner = left.source
         if isinstance(inner, Project) and draw.chance(0.4):
             way = self.lexicon.way(inner.relation, inner.inverse)
-            plain = way.own and way.phrases and not way.head.mass and '"' not in way.phrases[0].texts[0]
+            plain = (
+                way.own and way.phrases and not way.head.mass and '"' not in way.phrases[0].texts[0]
+            )
             if plain and " of \x01" in way.phrases[0].texts[0]:
                 frame = draw.choose(frames.COMPARE_OWN).replace("{H}", way.head.plural)
                 return frame.replace("{more}", more).replace("{X}", x).replace("{Y}", y)
@@ -209,7 +248,12 @@ class EnglishQuestions:
             frame = frames.COMPARE_COUNT[2]
         for name, side in (("X", sides[0]), ("Y", sides[1])):
             frame = frame.replace(f"{{B{name}}}", side.bare).replace(f"{{F{name}}}", side.text)
-        return frame.replace("{more}", more).replace("{size}", size).replace("{X}", x).replace("{Y}", y)
+        return (
+            frame.replace("{more}", more)
+            .replace("{size}", size)
+            .replace("{X}", x)
+            .replace("{Y}", y)
+        )
 
     def _joined(self, plan: Intersect | Unite, draw: Draw, style: str, known: Known) -> str:
         both = isinstance(plan, Intersect)
@@ -218,7 +262,10 @@ class EnglishQuestions:
             told = self._predicates(plan, draw)
             if told:
                 return told
-        parts = [self.phrases.phrase(part, draw, named=known, plural=True, bare=True) for part in plan.parts]
+        parts = [
+            self.phrases.phrase(part, draw, named=known, plural=True, bare=True)
+            for part in plan.parts
+        ]
         if style == "keyword" and all(part.bare and part.depth <= 1 for part in parts):
             return (" AND " if both else " OR ").join(part.bare for part in parts)
         noun = self.phrases.common_noun([part.noun for part in parts])
@@ -242,7 +289,9 @@ class EnglishQuestions:
             if not way.predicates:
                 return ""
             source = self.phrases.phrase(part.source, draw)
-            forms = [form for form in way.predicates if form.texts[0][-3:-1] != '" '] or way.predicates
+            forms = [
+                form for form in way.predicates if form.texts[0][-3:-1] != '" '
+            ] or way.predicates
             told.append(fill(draw.choose(forms).of(True, False), source, draw))
             heads.append(way.head)
         if len({head.single for head in heads}) > 1 or heads[0].mass:
@@ -256,7 +305,11 @@ class EnglishQuestions:
         if style == "keyword" and keep.bare and remove.bare and keep.depth + remove.depth <= 2:
             return f"{keep.bare} NOT {remove.bare}"
         options = frames.BUT if keep.plural else frames.BUT[2:4]
-        frame = _ones(draw.choose(options), keep.text).replace("{A}", keep.text).replace("{C}", remove.text)
+        frame = (
+            _ones(draw.choose(options), keep.text)
+            .replace("{A}", keep.text)
+            .replace("{C}", remove.text)
+        )
         return frame.replace("{H}", keep.noun.plural)
 
     def _keep(self, plan: Filter, draw: Draw, known: Known) -> str:
@@ -267,7 +320,9 @@ class EnglishQuestions:
         frame = _ones(draw.choose(frames.KEEP), source.text)
         if frame.startswith("Which of {A} have"):
             having = having.removeprefix("with ")
-        return frame.replace("{A}", source.text).replace("{whose}", whose).replace("{having}", having)
+        return (
+            frame.replace("{A}", source.text).replace("{whose}", whose).replace("{having}", having)
+        )
 
     def _rank(self, plan: Top, draw: Draw, known: Known) -> str:
         source = self.phrases.phrase(plan.source, draw, named=known, plural=True)
@@ -331,29 +386,6 @@ def _split_words(text: str) -> list[str]:
 
 def _full(style: str) -> str:
     return "imperative" if style in ("keyword", "terse") else style
-
-
-def _to_tell(plan: Plan, early: bool) -> list[SetPlan]:
-    """Return the inner sets to name, inner first, so that no phrase nests deeper than two."""
-    found: list[SetPlan] = []
-
-    def visit(node: Plan) -> int:
-        if isinstance(node, Anchor):
-            return 0
-        levels = [(visit(part), part) for part in children(node)]
-        if isinstance(node, Count | Value | Compare):
-            return max(level for level, _ in levels)
-        limit = 1 if early and not found else 2
-        own = 0
-        for level, part in levels:
-            if level >= limit and not isinstance(part, Anchor | Count | Value | Compare):
-                found.append(part)
-                level = 0
-            own = max(own, level)
-        return own + 1
-
-    visit(plan)
-    return found
 
 
 __all__ = ["EnglishQuestions", "is_single", "nesting"]

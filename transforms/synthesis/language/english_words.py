@@ -57,7 +57,9 @@ MASS = _words(
     "background merchandise content publicity feedback homework legislation machinery scenery"
 )
 """Nouns that are not counted: no plural, no "a"."""
-PLURAL_ONLY = _words("assets proceeds goods premises surroundings earnings belongings outskirts people")
+PLURAL_ONLY = _words(
+    "assets proceeds goods premises surroundings earnings belongings outskirts people"
+)
 """Nouns that have no singular here; they agree as plurals."""
 _ENDS_IN_S = _words(
     "status campus virus bus gas bonus census corpus chorus genus nucleus focus radius stimulus lens "
@@ -378,7 +380,8 @@ def with_article(phrase: str) -> str:
 
 def possessive(phrase: str, plural: bool) -> str:
     """Return the possessive of a noun phrase."""
-    return phrase + ("'" if plural and phrase.endswith("s") else "'s")
+    bare = phrase.endswith("s") and (plural or " " in phrase)
+    return phrase + ("'" if bare else "'s")
 
 
 def is_animate(noun: str) -> bool:

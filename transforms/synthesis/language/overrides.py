@@ -146,7 +146,9 @@ def _checked(entry: Any, section: str, known: bool, where: str) -> dict[str, Any
             expected = "true or false" if kinds[key] is bool else "a text"
             raise RecordError(f"{where}.{key}: {value!r} is not {expected}")
         if isinstance(value, str) and (not value.strip() or set(value) & _MARKS):
-            raise RecordError(f"{where}.{key}: {value!r} is empty or holds one of <>[]{{}} or a control character")
+            raise RecordError(
+                f"{where}.{key}: {value!r} is empty or holds one of <>[]{{}} or a control character"
+            )
     if "label" in entry and "noun" in entry:
         raise RecordError(f"{where}: has both label and noun; keep one")
     if section == "types" and "noun" not in entry:

@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 
+from transforms.record import RecordError
 from transforms.synthesis.draw import Draw
 from transforms.synthesis.graph import Graph
+from transforms.synthesis.language.chinese_lexicon import ChineseLexicon
+from transforms.synthesis.language.chinese_questions import ChineseQuestions
 from transforms.synthesis.language.english_lexicon import EnglishLexicon
 from transforms.synthesis.language.english_questions import EnglishQuestions
 from transforms.synthesis.language.overrides import Overrides
@@ -18,7 +21,13 @@ class Realizer:
     def __init__(self, graph: Graph, lang: str, overrides: Overrides | None = None) -> None:
         self.graph = graph
         self.lang = lang
-        self.questions = EnglishQuestions(EnglishLexicon(graph, overrides))
+        self.questions: EnglishQuestions | ChineseQuestions
+        if lang == "en":
+            self.questions = EnglishQuestions(EnglishLexicon(graph, overrides))
+        elif lang == "zh":
+            self.questions = ChineseQuestions(ChineseLexicon(graph, overrides))
+        else:
+            raise RecordError(f"language {lang!r}: not known; use en or zh")
 
     def question(
         self,
@@ -35,6 +44,6 @@ class Realizer:
         told = mentions or {}
 
         def name(entity: int) -> str:
-            return told.get(entity) or mention(self.graph.labels[entity], quoting)
+            return told.get(entity) or mention(self.graph.labels[entity], quoting, self.lang)
 
         return utterance(text, name, style, noise)

@@ -111,13 +111,21 @@ _UNCLEAR = re.compile(
 )
 
 
-def mention(label: str, quoting: int) -> str:
+_UNCLEAR_CHINESE = re.compile(r"[，。；：？！、的和与或但且中及“”,;:?!（）()]|以外|属于|包括")
+
+
+def mention(label: str, quoting: int, lang: str = "en") -> str:
     """Return a label as it stands in a sentence: in quotes where its words could be read as ours.
 
     Args:
         label: of an entity.
         quoting: 0 quotes what is unclear, 1 also what begins in lower case, 2 everything.
+        lang: of the sentence.
     """
+    if lang == "zh":
+        if quoting < 2 and not _UNCLEAR_CHINESE.search(label):
+            return label
+        return f"“{label}”" if "“" not in label and "”" not in label else f"「{label}」"
     if quoting < 2 and not _UNCLEAR.search(label) and not (quoting and label[:1].islower()):
         return label
     if '"' not in label:
