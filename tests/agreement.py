@@ -8,29 +8,169 @@ mentions are ``[E]`` and numbers ``[N]``, and skips what stands in quotes.
 
 import re
 
-_IRREGULAR = set(
-    "people children men women feet teeth mice criteria phenomena data media alumni indices vertices "
-    "matrices analyses theses bases crises taxa corpora brothers-in-law runners-up chairmen women's "
-    "fishermen sportsmen".split()
-)
-_SINGULAR_S = set(
-    "status campus virus bus gas genus basis crisis analysis thesis class process address business "
-    "access success congress mass pass cross loss princess actress waitress glass dress press "
-    "politics physics mathematics economics news athletics music's this its alias lens olympics "
-    "headquarters series species hypothesis focus census".split()
-)
-_EITHER = set(
-    "series species headquarters aircraft sheep deer fish offspring olympics means staff crew".split()
-)
-_PREPOSITIONS = set(
-    "of in for with from to by at on among within under listed recorded given after before that "
-    "responsible credited split similar who whom whose which and or but are is was were has have had does do did".split()
-)
-_MASS = set(
-    "music information cinematography software equipment knowledge evidence research".split()
-)
-_THINGS = "films? movies? cit(?:y|ies) countr(?:y|ies) compan(?:y|ies) genres? awards? books? songs? albums? languages? places? locations? teams? universit(?:y|ies) classes class modules? packages?".split()
-_AN = set("hour honest honor honour heir x-ray mp".split())
+_IRREGULAR = {
+    "people",
+    "children",
+    "men",
+    "women",
+    "feet",
+    "teeth",
+    "mice",
+    "criteria",
+    "phenomena",
+    "data",
+    "media",
+    "alumni",
+    "indices",
+    "vertices",
+    "matrices",
+    "analyses",
+    "theses",
+    "bases",
+    "crises",
+    "taxa",
+    "corpora",
+    "brothers-in-law",
+    "runners-up",
+    "chairmen",
+    "women's",
+    "fishermen",
+    "sportsmen",
+}
+_SINGULAR_S = {
+    "status",
+    "campus",
+    "virus",
+    "bus",
+    "gas",
+    "genus",
+    "basis",
+    "crisis",
+    "analysis",
+    "thesis",
+    "class",
+    "process",
+    "address",
+    "business",
+    "access",
+    "success",
+    "congress",
+    "mass",
+    "pass",
+    "cross",
+    "loss",
+    "princess",
+    "actress",
+    "waitress",
+    "glass",
+    "dress",
+    "press",
+    "politics",
+    "physics",
+    "mathematics",
+    "economics",
+    "news",
+    "athletics",
+    "music's",
+    "this",
+    "its",
+    "alias",
+    "lens",
+    "olympics",
+    "headquarters",
+    "series",
+    "species",
+    "hypothesis",
+    "focus",
+    "census",
+}
+_EITHER = {
+    "series",
+    "species",
+    "headquarters",
+    "aircraft",
+    "sheep",
+    "deer",
+    "fish",
+    "offspring",
+    "olympics",
+    "means",
+    "staff",
+    "crew",
+}
+_PREPOSITIONS = {
+    "of",
+    "in",
+    "for",
+    "with",
+    "from",
+    "to",
+    "by",
+    "at",
+    "on",
+    "among",
+    "within",
+    "under",
+    "listed",
+    "recorded",
+    "given",
+    "after",
+    "before",
+    "that",
+    "responsible",
+    "credited",
+    "split",
+    "similar",
+    "who",
+    "whom",
+    "whose",
+    "which",
+    "and",
+    "or",
+    "but",
+    "are",
+    "is",
+    "was",
+    "were",
+    "has",
+    "have",
+    "had",
+    "does",
+    "do",
+    "did",
+}
+_MASS = {
+    "music",
+    "information",
+    "cinematography",
+    "software",
+    "equipment",
+    "knowledge",
+    "evidence",
+    "research",
+}
+_THINGS = [
+    "films?",
+    "movies?",
+    "cit(?:y|ies)",
+    "countr(?:y|ies)",
+    "compan(?:y|ies)",
+    "genres?",
+    "awards?",
+    "books?",
+    "songs?",
+    "albums?",
+    "languages?",
+    "places?",
+    "locations?",
+    "teams?",
+    "universit(?:y|ies)",
+    "classes",
+    "class",
+    "modules?",
+    "packages?",
+]
+_AN = {"hour", "honest", "honor", "honour", "heir", "x-ray", "mp"}
 _A = re.compile(r"uni(?!n|mp)|us[aei]|eu|one\b|once|u[kt]i|ur[aoi]")
 _BAD_PLURAL = re.compile(
     r"\b(\w*[^aeiou\W]ys|childs|mans|womans|persons?s{2,}|peoples|childrens|mens|musics|informations|"
@@ -95,7 +235,7 @@ def _head(words: list[str]) -> str:
     return words[-1] if words else ""
 
 
-_PARTICIPLES = set("awarded involved represented presented produced distributed".split())
+_PARTICIPLES = {"awarded", "involved", "represented", "presented", "produced", "distributed"}
 
 
 def _agrees(noun: str, verb: str) -> bool:
@@ -104,14 +244,14 @@ def _agrees(noun: str, verb: str) -> bool:
 
 
 def _phrase_number(phrase: str) -> str | None:
-    words = [word for word in re.findall(r"[a-z'\-]+|Ent|Num|\"", phrase)]
+    words = list(re.findall(r"[a-z'\-]+|Ent|Num|\"", phrase))
     if not words or '"' in words or "Ent" in words[:1]:
         return None
     return _head(words)
 
 
 def _heads(low: str) -> list[str]:
-    """ "the films that were": the relative verb agrees with its head."""
+    """Check "the films that were": the relative verb agrees with its head."""
     found = []
     for match in _RELATIVE.finditer(low):
         words = match.group(1).split()

@@ -1,8 +1,9 @@
 """The Chinese words of a graph: nouns of types, ways to speak of relations, all distinct."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -79,6 +80,15 @@ class ChineseLexicon:
         """Return the noun of a type, a general one where it is not known."""
         return self.types[number] if number >= 0 else GENERAL
 
+    def source_noun(self, relation: int, inverse: bool) -> Noun:
+        """Return the noun of what one direction of a relation is asked for."""
+        one = self._graph.relations[relation]
+        return self.type_noun(one.range if inverse else one.domain)
+
+    def holders(self, attribute: int) -> int:
+        """Return the number of the type that has an attribute."""
+        return self._graph.attributes[attribute].domain
+
     def noun_of_entity(self, entity: int) -> Noun:
         """Return the noun of the main type of an entity."""
         return self.type_noun(self._graph.type_of(entity))
@@ -152,8 +162,7 @@ class ChineseLexicon:
         return len(np.unique(merged)) < len(merged)
 
 
-def _told_noun(entry: dict[str, str] | object) -> Noun:
-    table = dict(entry)  # type: ignore[call-overload]
+def _told_noun(table: Mapping[str, Any]) -> Noun:
     word = table["noun"]
     person = table.get("animate", is_person(word))
     return Noun(word, table.get("measure", measure_of(word, person)), person)

@@ -7,8 +7,9 @@ from itertools import accumulate
 
 from transforms.synthesis.draw import Draw
 from transforms.synthesis.language import chinese_frames as frames
-from transforms.synthesis.language.chinese_lexicon import ChineseLexicon
+from transforms.synthesis.language.chinese_lexicon import ChineseLexicon, ChineseWay
 from transforms.synthesis.language.chinese_words import GENERAL
+from transforms.synthesis.language.steps import sets_to_tell
 from transforms.synthesis.language.surface import entity_mark, value_mark
 from transforms.synthesis.language.words import ANY, SOURCE, Noun
 from transforms.synthesis.plan import (
@@ -25,7 +26,7 @@ from transforms.synthesis.plan import (
     Unite,
     Value,
     anchors,
-    children,
+    depth,
 )
 
 _TOTALS = tuple(accumulate(frames.WEIGHTS))
@@ -87,7 +88,9 @@ class ChineseQuestions:
 
     def _project(self, plan: Project, draw: Draw, known: Known) -> ChinesePhrase:
         way = self.lexicon.way(plan.relation, plan.inverse)
-        source = self.phrase(plan.source, draw, known)
+        return self._with_source(way, self.phrase(plan.source, draw, known), draw)
+
+    def _with_source(self, way: ChineseWay, source: ChinesePhrase, draw: Draw) -> ChinesePhrase:
         options = [(True, text) for text in way.phrases] + [
             (False, text) for text in way.predicates
         ]
@@ -142,7 +145,7 @@ class ChineseQuestions:
     def core(self, plan: Plan, draw: Draw, style: str) -> str:
         """Return the question without what a person says around it."""
         known: dict[int, ChinesePhrase] = {}
-        wanted = _to_tell(plan, draw.chance(0.1))
+        wanted = sets_to_tell(plan, draw.chance(0.1))
         told = []
         for number, inner in enumerate(wanted):
             phrase = self.phrase(inner, draw, known)
@@ -182,17 +185,15 @@ class ChineseQuestions:
                 told = [self.phrase(part, draw, known) for part in parts]
                 return self._groups(told, isinstance(plan, Intersect), draw)
             case Subtract() if draw.chance(0.6):
-                keep, remove = (
-                    self.phrase(plan.keep, draw, known),
-                    self.phrase(plan.remove, draw, known),
-                )
-                frame = draw.choose(frames.BUT).replace("{A}", keep.text)
-                return frame.replace("{C}", remove.text).replace("{H}", keep.noun.single)
+                kept = self.phrase(plan.keep, draw, known)
+                gone = self.phrase(plan.remove, draw, known)
+                frame = draw.choose(frames.BUT).replace("{A}", kept.text)
+                return frame.replace("{C}", gone.text).replace("{H}", kept.noun.single)
             case Filter() if draw.chance(0.5):
-                source = self.phrase(plan.source, draw, known)
-                frame = draw.choose(frames.KEEP).replace("{A}", source.text)
+                inner = self.phrase(plan.source, draw, known)
+                frame = draw.choose(frames.KEEP).replace("{A}", inner.text)
                 frame = frame.replace("{whose}", self._condition(plan))
-                return frame.replace("{H}", source.noun.single)
+                return frame.replace("{H}", inner.noun.single)
             case Top() if draw.chance(0.6):
                 return self._rank(plan, draw, known)
             case Project() if style in ("interrogative", "terse") and draw.chance(0.3):
@@ -262,6 +263,67 @@ class ChineseQuestions:
             .replace("{Y}", y)
         )
 
+    def thing(self, plan: Plan, draw: Draw) -> tuple[str, bool]:
+        """Return a noun phrase for what a plan gives; Chinese has no plural."""
+        if isinstance(plan, Count):
+            return f"{self._shallow(plan.source, draw)}的数量", False
+        if isinstance(plan, Value):
+            name = self.lexicon.attributes[plan.attribute].name
+            return f"{self._shallow(plan.source, draw)}的{name}", False
+        if isinstance(plan, Compare):
+            sides = [self.thing(side, draw)[0] for side in (plan.left, plan.right)]
+            return f"{sides[0]}和{sides[1]}", False
+        return self._shallow(plan, draw), False
+
+    def _shallow(self, plan: SetPlan, draw: Draw) -> str:
+        """Return a phrase that does not nest deeply: what lies further inside is "这些电影"."""
+        known: dict[int, ChinesePhrase] = {}
+        if depth(plan) > 2:
+            for inner in sets_to_tell(plan, False):
+                noun = self.noun(inner)
+                known[id(inner)] = ChinesePhrase(f"这些{noun.single}", noun, False, 0)
+        return self.phrase(plan, draw, known).text
+
+    def told(self, plan: SetPlan, draw: Draw) -> str:
+        """Return what can be said of the members of a set, such as "以X为导演", or ""."""
+        return self._predicate(plan, draw)
+
+    def noun(self, plan: SetPlan) -> Noun:
+        """Return what the members of a set are called."""
+        match plan:
+            case Anchor(entity):
+                return self.lexicon.noun_of_entity(entity)
+            case Project(_, relation, inverse):
+                return self.lexicon.way(relation, inverse).head
+            case Intersect(parts) | Unite(parts):
+                return _common([self.noun(part) for part in parts])
+            case Subtract(keep):
+                return self.noun(keep)
+            case Filter(source) | Top(source):
+                return self.noun(source)
+
+    def entity_noun(self, entity: int) -> Noun:
+        """Return what an entity is called."""
+        return self.lexicon.noun_of_entity(entity)
+
+    def described(self, relation: int, inverse: bool, draw: Draw) -> str:
+        """Return a noun phrase for what a relation gives for some entity."""
+        noun = self.lexicon.source_noun(relation, inverse)
+        source = ChinesePhrase(_given(noun, draw), noun, True, 0)
+        return self._with_source(self.lexicon.way(relation, inverse), source, draw).text
+
+    def given(self, attribute: int, draw: Draw) -> str:
+        """Return "给定电影" for what has an attribute."""
+        return _given(self.lexicon.type_noun(self.lexicon.holders(attribute)), draw)
+
+    def attribute(self, attribute: int) -> tuple[str, str]:
+        """Return the name and the unit of an attribute."""
+        return self.lexicon.attributes[attribute].name, self.lexicon.attributes[attribute].unit
+
+    def plural(self, noun: Noun) -> str:
+        """Return a noun; Chinese has no plural."""
+        return noun.single
+
     def dressed(self, core: str, draw: Draw, style: str) -> tuple[str, tuple[str, ...]]:
         """Add what a person says around a question, and noise; told which."""
         text, noise = core, []
@@ -303,6 +365,12 @@ def _framed(frame: str, phrase: ChinesePhrase) -> str:
     return frame.replace("{m}", phrase.noun.plural).replace("{H}", phrase.noun.single)
 
 
+def _given(noun: Noun, draw: Draw) -> str:
+    return draw.choose(
+        (f"给定{noun.single}", f"某{noun.plural}{noun.single}", f"指定{noun.single}")
+    )
+
+
 def _belonging(texts: list[str], both: bool) -> str:
     if both and len(texts) == 2:
         return f"既属于（{texts[0]}）又属于（{texts[1]}）"
@@ -314,26 +382,3 @@ def _belonging(texts: list[str], both: bool) -> str:
 def _common(nouns: list[Noun]) -> Noun:
     first = nouns[0]
     return first if all(noun.single == first.single for noun in nouns) else GENERAL
-
-
-def _to_tell(plan: Plan, early: bool) -> list[SetPlan]:
-    """Return the inner sets to name, inner first, so that no phrase nests deeper than two."""
-    found: list[SetPlan] = []
-
-    def visit(node: Plan) -> int:
-        if isinstance(node, Anchor):
-            return 0
-        levels = [(visit(part), part) for part in children(node)]
-        if isinstance(node, Count | Value | Compare):
-            return max(level for level, _ in levels)
-        limit = 1 if early and not found else 2
-        own = 0
-        for level, part in levels:
-            if level >= limit and not isinstance(part, Anchor | Count | Value | Compare):
-                found.append(part)
-                level = 0
-            own = max(own, level)
-        return own + 1
-
-    visit(plan)
-    return found

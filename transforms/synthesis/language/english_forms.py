@@ -206,7 +206,7 @@ def _noun_by(thing: str, head: Noun, tail: Noun, single: tuple[bool, bool]) -> t
             [
                 f"responsible for the {thing} of {{S}}",
                 f"credited with the {thing} of {{S}}",
-                f"by <{'whom|whom' if tail.animate else 'which/which'}> the {thing} of {{S}} is",
+                f"by {'whom' if tail.animate else 'which'} the {thing} of {{S}} is",
             ]
         ),
         forms(
@@ -353,7 +353,7 @@ def _passive(
     questions.append(f"Which {_n(tail)} {source_be} {{S}} {what}?")
     back_clauses = [f"{what} {{A}}", f"that <{one}|{be}> {what} {{A}}"]
     back_questions: list[str] = []
-    if reading.after == "by" and reading.verb and not reading.adverb.strip() == "executive":
+    if reading.after == "by" and reading.verb and reading.adverb.strip() != "executive":
         past, base = words.past_of(reading.verb), reading.verb
         active = past if reading.past else f"<{words.third(base)}|{base}>"
         clauses.append(f"{_who(tail)} {reading.adverb}{active} {{A}}")

@@ -262,8 +262,36 @@ CLOSERS = _lines(
     """
 )
 TYPO_WORDS = frozenset(
-    "please could would tell find give show list know need want looking thanks thank which what hello "
-    "question looking fetch retrieve identify search wondering trying curious report quick".split()
+    [
+        "please",
+        "could",
+        "would",
+        "tell",
+        "find",
+        "give",
+        "show",
+        "list",
+        "know",
+        "need",
+        "want",
+        "looking",
+        "thanks",
+        "thank",
+        "which",
+        "what",
+        "hello",
+        "question",
+        "looking",
+        "fetch",
+        "retrieve",
+        "identify",
+        "search",
+        "wondering",
+        "trying",
+        "curious",
+        "report",
+        "quick",
+    ]
 )
 START = _lines(
     """

@@ -25,17 +25,69 @@ Kind = Literal[
 
 _ACRONYMS = {
     name.lower(): name
-    for name in "GDP GNI PPP TV DVD URL ID UK USA US EU UN NFL NBA NHL NCAA IMDb ISBN ISSN DNA RNA "
-    "IATA ICAO HUD CEO GPS API PDF SQL NATO FIFA UEFA MVP BBC IP".split()
+    for name in [
+        "GDP",
+        "GNI",
+        "PPP",
+        "TV",
+        "DVD",
+        "URL",
+        "ID",
+        "UK",
+        "USA",
+        "US",
+        "EU",
+        "UN",
+        "NFL",
+        "NBA",
+        "NHL",
+        "NCAA",
+        "IMDb",
+        "ISBN",
+        "ISSN",
+        "DNA",
+        "RNA",
+        "IATA",
+        "ICAO",
+        "HUD",
+        "CEO",
+        "GPS",
+        "API",
+        "PDF",
+        "SQL",
+        "NATO",
+        "FIFA",
+        "UEFA",
+        "MVP",
+        "BBC",
+        "IP",
+    ]
 }
 _UNREADABLE = re.compile(r"^[A-Za-z]{0,2}\d[\w.\-]*$|^[^A-Za-z]*$")
 _QUOTED_WORDS = frozenset(
-    "and or not but both either how what which who where when why than".split()
+    [
+        "and",
+        "or",
+        "not",
+        "but",
+        "both",
+        "either",
+        "how",
+        "what",
+        "which",
+        "who",
+        "where",
+        "when",
+        "why",
+        "than",
+    ]
 )
-_FILLERS = frozenset("the a an its their".split())
-_NOUN_PREPOSITIONS = frozenset("of in with for to by from at on within per".split())
+_FILLERS = frozenset(["the", "a", "an", "its", "their"])
+_NOUN_PREPOSITIONS = frozenset(
+    ["of", "in", "with", "for", "to", "by", "from", "at", "on", "within", "per"]
+)
 _GERUNDS = {"starring": "star", "featuring": "feature", "containing": "contain"}
-ENDINGS = frozenset("available majoring possible present spoken born".split())
+ENDINGS = frozenset(["available", "majoring", "possible", "present", "spoken", "born"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +237,7 @@ def _with_preposition(parts: list[str], had_be: bool) -> Reading:
         return Reading("active", verb=past, past=True, adverb=adverb, after=preposition)
     if past and words.is_participle(word) is False:
         return Reading(
-            "active", verb=past, past=True, adverb=adverb, after=" ".join(bare[1:] + [preposition])
+            "active", verb=past, past=True, adverb=adverb, after=" ".join([*bare[1:], preposition])
         )
     if preposition == "by":
         return Reading("noun by", noun_of(" ".join(core)))

@@ -84,6 +84,15 @@ class EnglishLexicon:
         """Return the noun of a type, a general one where it is not known."""
         return self.types[number] if number >= 0 else _ENTITY
 
+    def source_noun(self, relation: int, inverse: bool) -> Noun:
+        """Return the noun of what one direction of a relation is asked for."""
+        one = self._graph.relations[relation]
+        return self.type_noun(one.range if inverse else one.domain)
+
+    def holders(self, attribute: int) -> int:
+        """Return the number of the type that has an attribute."""
+        return self._graph.attributes[attribute].domain
+
     def noun_of_entity(self, entity: int) -> Noun:
         """Return the noun of the main type of an entity."""
         return self.type_noun(self._graph.type_of(entity))

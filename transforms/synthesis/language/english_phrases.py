@@ -115,6 +115,18 @@ class EnglishPhrases:
     ) -> Phrase:
         way = self.lexicon.way(plan.relation, plan.inverse)
         source = self.phrase(plan.source, draw, named=known)
+        return self.with_source(way, source, draw, bare=bare, plural=plural)
+
+    def with_source(
+        self,
+        way: Way,
+        source: Phrase,
+        draw: Draw,
+        *,
+        bare: bool = False,
+        plural: bool | None = None,
+    ) -> Phrase:
+        """Return a noun phrase for what a way gives for a source."""
         many = not (way.single and not source.plural) if plural is None else plural
         if way.head.mass:
             many = False
@@ -323,10 +335,10 @@ def fill(text: str, source: Phrase, draw: Draw) -> str:
     if POSSESSIVE in text:
         text = text.replace(POSSESSIVE, words.possessive(source.text, source.plural))
     if ANY in text:
-        many = source.plural and source.noun.single
-        any_of = (
-            f"{draw.choose(('any of', 'at least one of'))} {source.text}" if many else source.text
-        )
+        any_of = source.text
+        if source.plural:
+            options = ("any of", "any of" if f"at {ANY}" in text else "at least one of")
+            any_of = f"{draw.choose(options)} {source.text}"
         text = text.replace(ANY, any_of)
     if ONE in text:
         text = text.replace(ONE, f"one of {source.text}" if source.plural else source.text)

@@ -11,8 +11,8 @@ from transforms.synthesis.language.english_phrases import (
     Phrase,
     among,
     fill,
-    is_single,
 )
+from transforms.synthesis.language.steps import sets_to_tell
 from transforms.synthesis.language.surface import (
     entity_mark,
     lower_first,
@@ -21,6 +21,7 @@ from transforms.synthesis.language.surface import (
     upper_first,
     value_mark,
 )
+from transforms.synthesis.language.words import Noun
 from transforms.synthesis.plan import (
     Anchor,
     Compare,
@@ -35,20 +36,13 @@ from transforms.synthesis.plan import (
     Unite,
     Value,
     anchors,
-    children,
+    depth,
 )
 
 _LETTERS = "ABCDEFGH"
 _TOTALS = tuple(accumulate(frames.WEIGHTS))
 
 Known = Mapping[int, Phrase]
-
-
-def nesting(plan: Plan, known: Known) -> int:
-    """Return the sets nested in a plan; those that have a name count as none."""
-    if isinstance(plan, Anchor) or id(plan) in known:
-        return 0
-    return 1 + max(nesting(part, known) for part in children(plan))
 
 
 class EnglishQuestions:
@@ -82,7 +76,7 @@ class EnglishQuestions:
     def _told(self, plan: Plan, draw: Draw) -> tuple[list[tuple[str, str]], dict[int, Phrase]]:
         """Name inner sets until what is left nests no deeper than two: (letter, phrase) each."""
         known: dict[int, Phrase] = {}
-        wanted = self._to_tell(plan, draw.chance(0.1))
+        wanted = sets_to_tell(plan, draw.chance(0.1), self._stranding)
         told = []
         for number, inner in enumerate(wanted):
             phrase = self.phrases.phrase(inner, draw, named=known)
@@ -97,28 +91,6 @@ class EnglishQuestions:
                 text = f"{demonstrative} {noun.of(phrase.plural)}"
                 known[id(inner)] = Phrase(text, "", noun, phrase.plural, 0)
         return told, known
-
-    def _to_tell(self, plan: Plan, early: bool) -> list[SetPlan]:
-        """Return the inner sets to name, inner first, so that no phrase nests deeper than two."""
-        found: list[SetPlan] = []
-
-        def visit(node: Plan) -> int:
-            if isinstance(node, Anchor):
-                return 0
-            levels = [(visit(part), part) for part in children(node)]
-            if isinstance(node, Count | Value | Compare):
-                return max(level for level, _ in levels)
-            limit = 1 if (early and not found) or self._stranding(node) else 2
-            own = 0
-            for level, part in levels:
-                if level >= limit and not isinstance(part, Anchor | Count | Value | Compare):
-                    found.append(part)
-                    level = 0
-                own = max(own, level)
-            return own + 1
-
-        visit(plan)
-        return found
 
     def _stranding(self, node: Plan) -> bool:
         """Whether a verb or preposition must follow the source, which must then be short."""
@@ -246,8 +218,8 @@ class EnglishQuestions:
         frame = draw.choose(frames.COMPARE_COUNT)
         if not all(side.bare and side.plural for side in sides):
             frame = frames.COMPARE_COUNT[2]
-        for name, side in (("X", sides[0]), ("Y", sides[1])):
-            frame = frame.replace(f"{{B{name}}}", side.bare).replace(f"{{F{name}}}", side.text)
+        for name, told in (("X", sides[0]), ("Y", sides[1])):
+            frame = frame.replace(f"{{B{name}}}", told.bare).replace(f"{{F{name}}}", told.text)
         return (
             frame.replace("{more}", more)
             .replace("{size}", size)
@@ -279,7 +251,7 @@ class EnglishQuestions:
         frame = _ones(frame, texts[0])
         return frame.replace("{A}", texts[0]).replace("{C}", texts[1]).replace("{H}", noun.plural)
 
-    def _predicates(self, plan: Intersect, draw: Draw) -> str:
+    def _predicates(self, plan: Intersect | Unite, draw: Draw) -> str:
         """Ask "Which films were directed by X and also have Y as a genre?"."""
         told, heads = [], []
         for part in plan.parts:
@@ -334,6 +306,72 @@ class EnglishQuestions:
         frame = frame.replace("{A}", source.text).replace("{best}", best)
         return frame.replace("{attribute}", name).replace("{k}", value_mark(plan.k))
 
+    def thing(self, plan: Plan, draw: Draw) -> tuple[str, bool]:
+        """Return a noun phrase for what a plan gives, and whether it is a plural."""
+        if isinstance(plan, Count):
+            inner = self._shallow(plan.source, draw, bare=True, plural=True)
+            return f"the number of {inner.bare or inner.text}", False
+        if isinstance(plan, Value):
+            name = self.lexicon.attributes[plan.attribute].name
+            return f"the {name} of {self._shallow(plan.source, draw).text}", False
+        if isinstance(plan, Compare):
+            sides = [self.thing(side, draw)[0] for side in (plan.left, plan.right)]
+            return f"{sides[0]} and {sides[1]}", True
+        phrase = self._shallow(plan, draw)
+        return phrase.text, phrase.plural
+
+    def _shallow(
+        self, plan: SetPlan, draw: Draw, *, bare: bool = False, plural: bool | None = None
+    ) -> Phrase:
+        """Return a phrase that does not nest deeply: what lies further inside is "those films"."""
+        known: dict[int, Phrase] = {}
+        if depth(plan) > 2:
+            for inner in sets_to_tell(plan, False, self._stranding):
+                noun = self.phrases.noun_of(inner)
+                text = f"those {noun.plural}"
+                known[id(inner)] = Phrase(text, "", noun, True, 0)
+        return self.phrases.phrase(plan, draw, named=known, bare=bare, plural=plural)
+
+    def told(self, plan: SetPlan, draw: Draw) -> str:
+        """Return what can be said of several members of a set, such as "have X as a director"."""
+        if not isinstance(plan, Project) or not isinstance(plan.source, Anchor):
+            return ""
+        way = self.lexicon.way(plan.relation, plan.inverse)
+        chosen = [form for form in way.predicates if form.texts[0][-3:-1] != '" ']
+        if not chosen:
+            return ""
+        return fill(
+            draw.choose(chosen).of(True, False), self.phrases.phrase(plan.source, draw), draw
+        )
+
+    def noun(self, plan: SetPlan) -> Noun:
+        """Return what the members of a set are called."""
+        return self.phrases.noun_of(plan)
+
+    def entity_noun(self, entity: int) -> Noun:
+        """Return what an entity is called."""
+        return self.lexicon.noun_of_entity(entity)
+
+    def described(self, relation: int, inverse: bool, draw: Draw) -> str:
+        """Return a noun phrase for what a relation gives for some entity, without an article."""
+        noun = self.lexicon.source_noun(relation, inverse)
+        given = _given(noun, draw)
+        source = Phrase(given, given, noun, False, 0)
+        way = self.lexicon.way(relation, inverse)
+        return self.phrases.with_source(way, source, draw, bare=True).bare
+
+    def given(self, attribute: int, draw: Draw) -> str:
+        """Return "a given film" for what has an attribute."""
+        return _given(self.lexicon.type_noun(self.lexicon.holders(attribute)), draw)
+
+    def attribute(self, attribute: int) -> tuple[str, str]:
+        """Return the name and the unit of an attribute."""
+        return self.lexicon.attributes[attribute].name, self.lexicon.attributes[attribute].unit
+
+    def plural(self, noun: Noun) -> str:
+        """Return a noun in the plural."""
+        return noun.plural if not noun.mass else "entries"
+
     def dressed(self, core: str, draw: Draw, style: str) -> tuple[str, tuple[str, ...]]:
         """Add what a person says around a question, and noise; told which."""
         text, noise = core, []
@@ -357,6 +395,10 @@ class EnglishQuestions:
             text = text[:-1]
             noise.append("no stop")
         return text, tuple(noise)
+
+
+def _given(noun: Noun, draw: Draw) -> str:
+    return draw.choose(("a given {}", "the given {}", "one given {}")).format(noun.single)
 
 
 def _ones(frame: str, text: str) -> str:
@@ -386,6 +428,3 @@ def _split_words(text: str) -> list[str]:
 
 def _full(style: str) -> str:
     return "imperative" if style in ("keyword", "terse") else style
-
-
-__all__ = ["EnglishQuestions", "is_single", "nesting"]

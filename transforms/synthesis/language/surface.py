@@ -1,7 +1,7 @@
-"""From marked text to an utterance: mentions are filled in, the skeleton and the spans are kept.
+r"""From marked text to an utterance: mentions are filled in, the skeleton and the spans are kept.
 
-While a sentence is built, an entity is written as ``\\x05number\\x05`` and a number or value as
-``\\x06text\\x06``. So what is done to the words (case, slips of the finger) never touches a mention.
+While a sentence is built, an entity is written as ``\x05number\x05`` and a number or value as
+``\x06text\x06``. So what is done to the words (case, slips of the finger) never touches a mention.
 """
 
 import re
@@ -82,7 +82,9 @@ def utterance(
         style: family of the frame.
         noise: what was done to the words.
     """
-    text, skeleton, at = [], [], 0
+    text: list[str] = []
+    skeleton: list[str] = []
+    at = 0
     mentions: list[tuple[int, int, int]] = []
     for place, part in enumerate(_MARKED.split(marked)):
         if place % 2 == 0:
