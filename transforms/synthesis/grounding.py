@@ -66,7 +66,9 @@ class Grounding:
         self.starts = slots(
             [len(self.wide.answers(edge)) for edge in range(2 * len(graph.relations))]
         )
-        self.spread = Spread(self.wide, self.starts, graph.n_entities)
+        self._spread = Spread(self.wide, self.starts, graph.n_entities)
+        self.evenly = True
+        """Whether what comes too often is held back."""
         self._makers: dict[str, Callable[[int, int, Draw], Plan]] = {
             "1p": lambda e, edge, draw: self._last(e, edge, draw),
             "2p": lambda e, edge, draw: self._chain(e, edge, draw, 2),
@@ -179,9 +181,16 @@ class Grounding:
 
     def _anchor(self, entity: int, draw: Draw) -> Anchor:
         """Take an entity as an anchor, if it is not one too often."""
-        if draw.uniform() >= self.spread.anchor(entity):
+        if not self._again(entity, draw):
             raise TooOften
         return Anchor(entity)
+
+    def _again(self, entity: int, draw: Draw) -> bool:
+        return not self.evenly or draw.uniform() < self._spread.anchor(entity)
+
+    def answered(self, entities: frozenset[int], draw: Draw) -> bool:
+        """Return whether some entities may be an answer once more."""
+        return not self.evenly or draw.uniform() < self._spread.answers(entities)
 
     def _last(self, entity: int, edge: int, draw: Draw) -> Project:
         return _project(self._anchor(self._source(entity, edge, draw), draw), edge)
@@ -232,7 +241,7 @@ class Grounding:
             tried = [*sets, self._set(part)]
             if not _all_matter(tried) or len(tried[0].intersection(*tried[1:])) < least:
                 continue
-            if draw.uniform() < self.spread.anchor(link[1]):
+            if self._again(link[1], draw):
                 parts.append(part)
                 sets = tried
                 if len(parts) == n:

@@ -19,5 +19,5 @@ class Limits:
     """Entities of a long result at most."""
     text: int = 160
     """Characters of a text that is an answer."""
-    tries: int = 60
-    """Plans drawn before a place of a cell is given up."""
+    tries: int = 90
+    """Plans drawn before a place of a cell is given up; half of them also use the graph evenly."""

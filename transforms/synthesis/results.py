@@ -79,14 +79,14 @@ class Shapes:
         rows = [self.row(entity) for entity in entities]
         extra: dict[str, Any] = {}
         if handle:
-            extra = {"handle": handle, "size": total}
+            extra = {"handle": handle}
         if token is not None:
             extra |= {"total": total, "next_page": token or None}
         envelope = self._style.envelope
         if envelope == "data":
             return {"status": "ok", "data": {"items": rows, **extra}}
         if envelope == "results":
-            return {"results": rows, "total": total, **extra}
+            return {"results": rows, **extra}
         return {"items": rows, **extra} if extra else rows
 
     def groups(self, groups: Sequence[tuple[int, Members]]) -> Any:

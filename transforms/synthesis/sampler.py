@@ -90,6 +90,8 @@ class Sampler:
         counts = self.broken[pattern]
         for attempt in range(self.limits.tries):
             part = draw.child("plan", attempt)
+            # A thin graph cannot be used evenly and fill its quotas: rather the quotas.
+            self._grounding.evenly = 2 * attempt < self.limits.tries
             try:
                 plan, large = self._ground(pattern, place, attempt, part, long)
             except TooOften:
@@ -112,6 +114,7 @@ class Sampler:
 
     def single_into(self, entity: int, draw: Draw) -> Project | None:
         """Draw a relation of an entity that leads to one; None where there is none."""
+        self._grounding.evenly = True
         try:
             return self._grounding.single(entity, draw)
         except NoGround:
@@ -166,7 +169,7 @@ class Sampler:
         if isinstance(plan, Count | Value | Compare):
             return True
         found = members_by(plan, self.graph, self.step)
-        return draw.uniform() < self._grounding.spread.answers(found)
+        return self._grounding.answered(found, draw)
 
     def _holders(self, attribute: int) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
         return self.graph.holders(attribute)

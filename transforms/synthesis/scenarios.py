@@ -20,6 +20,7 @@ from transforms.synthesis.plan import (
     anchors,
     children,
     members_by,
+    relations,
 )
 from transforms.synthesis.record import Record
 from transforms.synthesis.scene import NoScene, Scene
@@ -233,7 +234,7 @@ def _essential(plan: Plan, style: Style) -> list[tuple[Op, Plan]]:
 def _part(plan: Plan) -> tuple[SetPlan, Plan] | None:
     """Return a part of a plan that is worth telling, and the part that is then lacking."""
     match plan:
-        case Unite((first, second)):
+        case Unite((first, second)) if not set(relations(first)) & set(relations(second)):
             return first, second
         case Project(source) if not isinstance(source, Anchor):
             return source, plan

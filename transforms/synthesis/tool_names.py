@@ -9,6 +9,8 @@ from transforms.synthesis.voice import Op
 LONGEST = 64
 """Characters of a tool's name at most."""
 
+_LONGEST_SLUG = 36
+
 _GET = ("get", "get", "fetch", "lookup", "list", "query", "retrieve", "find", "read", "show")
 _BY = ("find", "search", "list", "get", "query", "lookup")
 _VERBS = {
@@ -87,11 +89,13 @@ class Slugs:
 
 
 def slug(text: str) -> str:
-    """Return the ASCII words of a text joined by underscores, none of them twice, few in number."""
+    """Return the first ASCII words of a text joined by underscores, none of them twice."""
     words = list(dict.fromkeys(word.lower() for word in _ASCII_WORD.findall(text)))
     if words and not words[0].isalpha():
         words.insert(0, "n")
-    return "_".join(words[:6])[:40].rstrip("_")
+    while len("_".join(words)) > _LONGEST_SLUG and len(words) > 1:
+        words.pop()
+    return "_".join(words)[:_LONGEST_SLUG]
 
 
 def distinct(names: list[str]) -> list[str]:
