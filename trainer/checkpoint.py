@@ -53,6 +53,7 @@ def identity(config: TrainerConfig, plan: str, vocab: int) -> dict[str, Any]:
     return {
         **{f"model.{name}": value for name, value in shape.items()},
         "model.tied": config.model.is_tied,
+        **{f"model.{k}": v for k, v in asdict(config.model.architecture).items()},
         "dataset (its plan)": plan,
         "dtype": config.dtype,
         "seed": config.seed,

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from packing.format import ShardError
+from trainer.architecture import ArchitectureError
 from trainer.config import ConfigError, TrainerConfig, load_config
 from trainer.machine import MachineError, find_profile
 from trainer.stopping import StopRequest, StorageError, only_run_in
@@ -32,12 +33,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--plan", action="store_true", help="predict memory and time instead of training"
     )
     parser.add_argument("--machine", default="h100", help="with --plan: h100, h200 or a JSON file")
+    parser.add_argument(
+        "--export",
+        metavar="DIR",
+        type=Path,
+        help="write the newest checkpoint as a Hugging Face model instead of training",
+    )
     parser.add_argument("--json", action="store_true", help="with --plan: one JSON object")
     options = parser.parse_args(arguments)
     path: Path = options.config
     if options.json and not options.plan:
         parser.error("--json belongs to --plan")
+    if options.plan and options.export:
+        parser.error("--plan and --export are two things; give one")
     try:
+        if options.export:
+            return _export(load_config(path), options.export)
         if options.plan:
             return _forecast(load_config(path), options.machine, as_object=options.json)
         with StopRequest() as stop:
@@ -63,6 +74,19 @@ def _forecast(config: TrainerConfig, machine: str, *, as_object: bool) -> int:
     return 0 if found.fits else 1
 
 
+def _export(config: TrainerConfig, folder: Path) -> int:
+    """Write the newest checkpoint as a Hugging Face model."""
+    from trainer.build import export_model
+    from trainer.checkpoint import CheckpointError
+
+    try:
+        for line in export_model(config, folder):
+            print(line, file=sys.stderr)  # noqa: T201
+    except (ArchitectureError, CheckpointError) as error:
+        return _fail(2, error)
+    return 0
+
+
 def _train(path: Path, config: TrainerConfig, stop: StopRequest) -> int:
     # Read by torch's threads when it is loaded. They then sleep while they wait for one another:
     # where other work shares the cores, spinning makes a step five times as long.
@@ -72,6 +96,7 @@ def _train(path: Path, config: TrainerConfig, stop: StopRequest) -> int:
     from trainer.loop import TrainingError, train
     from trainer.progress import Progress
     from trainer.ranks import DeviceError, Ranks
+    from trainer.safetensors import SafetensorsError
 
     try:
         ranks = Ranks(config.device)
@@ -81,8 +106,10 @@ def _train(path: Path, config: TrainerConfig, stop: StopRequest) -> int:
     try:
         with only_run_in(Path(config.out)) if ranks.is_first else contextlib.nullcontext():
             outcome = train(config, ranks, progress, stop)
-    except CheckpointError as error:
+    except (ArchitectureError, CheckpointError) as error:
         return _fail(2, error)
+    except SafetensorsError as error:
+        return _fail(3, error)
     except TrainingError as error:
         return _fail(1, error)
     finally:

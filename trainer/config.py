@@ -153,8 +153,9 @@ class TrainerConfig:
 
     def _plan_problems(self) -> list[Problem]:
         plan, activations = self.training.plan, self.training.activations
-        if plan is None:
+        if plan is None and activations != "planned":
             return []
+        plan = plan or PlanSettings()
         if activations != "planned":
             return [
                 Problem(
@@ -163,6 +164,11 @@ class TrainerConfig:
                     'training.activations = "planned", or remove the table',
                 )
             ]
+        if not self.model.problems():
+            found = self.model.architecture
+            if found.qkv_bias or found.qk_norm:
+                text = "layers of Qwen are not planned; use keep or recompute"
+                return [Problem("training.activations", f'"planned": {text}')]
         kv_heads = self.model.shape().kv_heads if not self.model.problems() else plan.head_groups
         if kv_heads % plan.head_groups:
             return [

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from packing.cost import ModelShape
+from trainer.architecture import Architecture
 from trainer.attention import document_attention
 from trainer.experts import ExpertMLP
 from trainer.layout import has_experts
@@ -16,13 +17,20 @@ from trainer.weights import DenseWeights, LayerWeights, SparseWeights
 class SelfAttention(nn.Module):
     """Grouped-query attention with rotary positions, causal inside each document."""
 
-    def __init__(self, shape: ModelShape) -> None:
+    def __init__(self, shape: ModelShape, architecture: Architecture) -> None:
         super().__init__()
         self.head_dim = shape.head_dim
-        self.q_proj = Projection(shape.hidden, shape.heads * shape.head_dim)
-        self.k_proj = Projection(shape.hidden, shape.kv_heads * shape.head_dim)
-        self.v_proj = Projection(shape.hidden, shape.kv_heads * shape.head_dim)
-        self.o_proj = Projection(shape.heads * shape.head_dim, shape.hidden)
+        queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+        bias = architecture.qkv_bias
+        self.q_proj = Projection(shape.hidden, queries, bias=bias)
+        self.k_proj = Projection(shape.hidden, keys, bias=bias)
+        self.v_proj = Projection(shape.hidden, keys, bias=bias)
+        self.o_proj = Projection(queries, shape.hidden)
+        self.q_norm: nn.Module = nn.Identity()
+        self.k_norm: nn.Module = nn.Identity()
+        if architecture.qk_norm:
+            self.q_norm = RMSNorm(shape.head_dim, architecture.norm_eps)
+            self.k_norm = RMSNorm(shape.head_dim, architecture.norm_eps)
 
     def forward(
         self, x: Tensor, rotary: tuple[Tensor, Tensor], boundaries: Sequence[int]
@@ -32,7 +40,8 @@ class SelfAttention(nn.Module):
             projection(x).unflatten(-1, (-1, self.head_dim))
             for projection in (self.q_proj, self.k_proj, self.v_proj)
         )
-        mixed = document_attention(rotate(q, rotary), rotate(k, rotary), v, boundaries)
+        q, k = rotate(self.q_norm(q), rotary), rotate(self.k_norm(k), rotary)
+        mixed = document_attention(q, k, v, boundaries)
         return self.o_proj(mixed.flatten(1))  # type: ignore[no-any-return]
 
 
@@ -53,11 +62,15 @@ class GatedMLP(nn.Module):
 class DecoderLayer(nn.Module):
     """Attention and MLP, each normed before and added to the residual stream."""
 
-    def __init__(self, shape: ModelShape, number: int) -> None:
+    def __init__(
+        self, shape: ModelShape, number: int, architecture: Architecture | None = None
+    ) -> None:
         super().__init__()
-        self.input_layernorm = RMSNorm(shape.hidden)
-        self.self_attn = SelfAttention(shape)
-        self.post_attention_layernorm = RMSNorm(shape.hidden)
+        architecture = architecture or Architecture()
+        self.eps = architecture.norm_eps
+        self.input_layernorm = RMSNorm(shape.hidden, self.eps)
+        self.self_attn = SelfAttention(shape, architecture)
+        self.post_attention_layernorm = RMSNorm(shape.hidden, self.eps)
         sparse = has_experts(shape, number)
         self.mlp: nn.Module = ExpertMLP(shape) if sparse else GatedMLP(shape)
         self.shape = shape
@@ -93,6 +106,8 @@ class DecoderLayer(nn.Module):
             turn: the layer's place in a planned pass; None leaves to autograd what is stored.
         """
         if turn is not None:
-            return planned_layer(x, Row(rotary, boundaries, self.shape, turn), self.weights())
+            return planned_layer(
+                x, Row(rotary, boundaries, self.shape, turn, self.eps), self.weights()
+            )
         x = x + self.self_attn(self.input_layernorm(x), rotary, boundaries)
         return x + self.mlp(self.post_attention_layernorm(x))  # type: ignore[no-any-return]

@@ -21,13 +21,12 @@ from packing.format import ShardError
 from packing.reader import PackedReader
 from trainer import checkpoint
 from trainer.anomalies import Spike, Watch
+from trainer.build import build_model, check_vocabulary
 from trainer.config import TrainerConfig
-from trainer.geometry import weight_count
 from trainer.gradients import StepGradients, step_gradients
 from trainer.journal import Journal
 from trainer.lineage import PipelineRun, find_dataset, run_of
 from trainer.metrics import StepMetrics
-from trainer.model import DTYPES, Decoder
 from trainer.optim import build_optimizer, learning_rate
 from trainer.pieces import training_state
 from trainer.progress import Progress
@@ -84,6 +83,7 @@ class Run:
     ) -> None:
         self.config, self.reader, self.ranks, self.progress = config, reader, ranks, progress
         self.out = Path(config.out)
+        check_vocabulary(config, reader)
         self.identity = checkpoint.identity(config, reader.plan.plan_fingerprint, reader.vocab_size)
         self.step = 0
         self.state = reader.initial_state()
@@ -124,17 +124,8 @@ class Run:
         return Outcome(self.step, self.step >= self.config.training.steps, self.journal.run)
 
     def _build(self, found: checkpoint.Checkpoint | None) -> None:
-        config = self.config
-        self.model = Decoder(
-            config.model.shape(self.reader.vocab_size),
-            tied=config.model.is_tied,
-            recompute=config.training.activations == "recompute",
-            plan=config.training.layer_plan(),
-            dtype=DTYPES[config.dtype],
-        )
-        if found is None:
-            self.model.initialize(config.seed)
-        self.model.to(self.ranks.device)
+        config, vocab = self.config, self.reader.vocab_size
+        self.model = build_model(config, vocab, self.ranks.device, is_new=found is None)
         self.optimizer = build_optimizer(self.model, config.optimizer)
         if found is not None:
             ranks = self.ranks
@@ -144,11 +135,10 @@ class Run:
 
     def _announce(self, found: checkpoint.Checkpoint | None) -> None:
         config, reader = self.config, self.reader
-        shape = config.model.shape(reader.vocab_size)
+        weights = sum(weight.numel() for weight in self.model.parameters())
         say = self.progress.say
         say(
-            f"model: {weight_count(shape, tied=config.model.is_tied):,} weights, "
-            f"vocabulary {reader.vocab_size}; {config.dtype} on {self.ranks.device}, "
+            f"model: {weights:,} weights, vocabulary {self.model.shape.vocab}; {config.dtype} on {self.ranks.device}, "
             f"ranks {self.ranks.world}"
         )
         say(

@@ -9,6 +9,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from packing.cost import ModelShape
+from trainer.architecture import Architecture
 from trainer.layer import DecoderLayer
 from trainer.loss import head_loss
 from trainer.ops import Projection, RMSNorm, rotary_table
@@ -34,6 +35,7 @@ class Decoder(nn.Module):
             being kept.
         plan: what layers store by a plan; None leaves that to autograd.
         dtype: dtype of the computation.
+        architecture: what is not a size; by default as Llama 3.
     """
 
     def __init__(
@@ -44,8 +46,12 @@ class Decoder(nn.Module):
         recompute: bool = False,
         plan: LayerPlan | None = None,
         dtype: torch.dtype = torch.float32,
+        architecture: Architecture | None = None,
     ) -> None:
         super().__init__()
+        self.architecture = architecture or Architecture()
+        if plan is not None and (self.architecture.qkv_bias or self.architecture.qk_norm):
+            raise ValueError("planned layers have no biases and no norms of heads; give no plan")
         self.shape = shape
         self.recompute = recompute
         self.plan = plan
@@ -53,8 +59,10 @@ class Decoder(nn.Module):
         """Where planned layers store; made in the first pass unless it was set before."""
         self.dtype = dtype
         self.embed_tokens = nn.Embedding(shape.vocab, shape.hidden)
-        self.layers = nn.ModuleList(DecoderLayer(shape, number) for number in range(shape.layers))
-        self.norm = RMSNorm(shape.hidden)
+        self.layers = nn.ModuleList(
+            DecoderLayer(shape, n, self.architecture) for n in range(shape.layers)
+        )
+        self.norm = RMSNorm(shape.hidden, self.architecture.norm_eps)
         self.lm_head = None if tied else Projection(shape.hidden, shape.vocab)
         self.to(torch.promote_types(dtype, torch.float32))
 
@@ -73,7 +81,7 @@ class Decoder(nn.Module):
         narrow = INIT_STD / math.sqrt(2 * self.shape.layers)
         for name, weight in sorted(self.named_parameters()):
             if weight.dim() == 1:
-                nn.init.ones_(weight)
+                nn.init.constant_(weight, 0.0 if name.endswith(".bias") else 1.0)
                 continue
             std = (
                 narrow
@@ -94,9 +102,8 @@ class Decoder(nn.Module):
         """
         # F.embedding keeps the weight's own dtype for its gradient; only what is read is cast.
         x = functional.embedding(input_ids, self.embed_tokens.weight).to(self.dtype)
-        rotary = rotary_table(
-            positions, self.shape.head_dim, torch.promote_types(self.dtype, torch.float32)
-        )
+        wide = torch.promote_types(self.dtype, torch.float32)
+        rotary = rotary_table(positions, self.shape.head_dim, wide, self.architecture)
         if self.plan is not None:
             return self.norm(self._planned(x, rotary, boundaries, self.plan))  # type: ignore[no-any-return]
         for layer in self.layers:

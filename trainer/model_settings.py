@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from packing.cost import ModelShape
+from trainer.architecture import Architecture, ArchitectureError, read_config
 from trainer.geometry import PRESETS, TIED_PRESETS
 from trainer.settings import Minimum, Problem
 
@@ -20,6 +21,8 @@ class ModelSettings:
 
     preset: str | None = None
     """A shape by name: tiny, 20m, 125m, 1b, 3b or 8b. Sizes given beside it replace its own."""
+    weights: str | None = None
+    """Folder of a Hugging Face model (Llama, Qwen 2 or 3) to begin with, in place of sizes."""
     layers: Annotated[int, Minimum(1)] | None = None
     """Decoder layers."""
     hidden: Annotated[int, Minimum(1)] | None = None
@@ -50,11 +53,26 @@ class ModelSettings:
         """Whether the embedding is the output head."""
         if self.tied is not None:
             return self.tied
+        if self.weights is not None:
+            return read_config(self.weights).tied
         return self.preset is None or self.preset in TIED_PRESETS
 
     def shape(self, vocab: int = 0) -> ModelShape:
-        """Return the sizes of the model; complete once the configuration was checked."""
+        """Return the sizes of the model; complete once the configuration was checked.
+
+        Args:
+            vocab: of the dataset; weights to begin with bring their own.
+        """
+        if self.weights is not None:
+            return read_config(self.weights).shape
         return ModelShape(**self._sizes(), vocab=vocab)
+
+    @property
+    def architecture(self) -> Architecture:
+        """What is not a size."""
+        if self.weights is not None:
+            return read_config(self.weights).architecture
+        return Architecture()
 
     def _sizes(self) -> dict[str, int]:
         base = PRESETS.get(self.preset or "")
@@ -68,6 +86,8 @@ class ModelSettings:
 
     def problems(self) -> list[Problem]:
         """Return mistakes across the fields."""
+        if self.weights is not None:
+            return self._weights_problems(self.weights)
         if self.preset is not None and self.preset not in PRESETS:
             return [Problem.choice("model.preset", self.preset, PRESETS)]
         sizes = self._sizes()
@@ -94,3 +114,16 @@ class ModelSettings:
             )
         wrong = None if found else self.shape().problem()
         return [Problem("model", wrong)] if wrong else found
+
+    def _weights_problems(self, folder: str) -> list[Problem]:
+        given = [
+            n for n in ("preset", *SIZES, *EXPERT_SIZES, "tied") if getattr(self, n) is not None
+        ]
+        if given:
+            text = f"given beside {', '.join(given)}; the weights bring them, remove those"
+            return [Problem("model.weights", text)]
+        try:
+            wrong = read_config(folder).shape.problem()
+        except ArchitectureError as error:
+            return [Problem("model.weights", str(error))]
+        return [Problem("model.weights", wrong)] if wrong else []

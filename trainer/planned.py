@@ -25,6 +25,7 @@ from trainer.attention import attention_backward, attention_forward
 from trainer.experts import ExpertWeights, mixture, route
 from trainer.layout import prefix_cuts, stored_tokens
 from trainer.ops import (
+    NORM_EPS,
     rms_norm,
     rms_norm_backward,
     rotate,
@@ -58,6 +59,8 @@ class Row:
     """Where documents begin, and the end."""
     shape: ModelShape
     turn: Turn
+    eps: float = NORM_EPS
+    """Of the norms."""
 
     @property
     def plan(self) -> LayerPlan:
@@ -177,7 +180,7 @@ def _heads(
     for tile in row.tiles():
         if tile.start < known:
             continue
-        normed = rms_norm(x[tile], weights.input_norm)
+        normed = rms_norm(x[tile], weights.input_norm, row.eps)
         q, k, v = (
             functional.linear(normed, w).view(len(normed), -1, row.shape.head_dim) for w in matrices
         )
@@ -219,7 +222,7 @@ def _inner(
     """
     known = bool(stored) and tile.start < len(stored["y"])
     y = stored["y"][tile] if known else torch.addmm(x[tile], o[tile].flatten(1), weights.o.T)
-    normed = rms_norm(y, weights.attention_norm)
+    normed = rms_norm(y, weights.attention_norm, row.eps)
     if isinstance(weights, SparseWeights):
         if stored:
             return y, normed, {"chosen": stored["chosen"][tile].long()}
@@ -343,7 +346,7 @@ class _Backward:
     ) -> Tensor:
         """Return a tile's gradient for the layer's input."""
         weights, table = self.weights, self.row.table(tile)
-        normed = rms_norm(x[tile], weights.input_norm)
+        normed = rms_norm(x[tile], weights.input_norm, self.row.eps)
         d_q, d_k, d_v = (d[tile] for d in d_heads)
         parts = [
             d.flatten(1) for d in (rotate_backward(d_q, table), rotate_backward(d_k, table), d_v)
@@ -356,7 +359,8 @@ class _Backward:
 
     def _through_norm(self, name: str, x: Tensor, d_normed: Tensor, residual: Tensor) -> Tensor:
         """Return the gradient of a stream that goes through a norm and past it."""
-        d_x, d_weight = rms_norm_backward(x, getattr(self.weights, name), d_normed)
+        weight = getattr(self.weights, name)
+        d_x, d_weight = rms_norm_backward(x, weight, d_normed, self.row.eps)
         if name in self.sums:
             self.sums[name] += d_weight
         return (d_x + residual).to(x.dtype)

@@ -70,6 +70,14 @@ def train(
         str,
         typer.Option("--machine", metavar="NAME", help="With --plan: h100, h200 or a JSON file."),
     ] = "h100",
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            "--export",
+            metavar="DIR",
+            help="Write the newest checkpoint as a Hugging Face model instead of training.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="With --plan: print one JSON object.")
     ] = False,
@@ -81,6 +89,8 @@ def train(
     """
     from pipelines.doctor import InstallationError
 
+    if plan and export is not None:
+        raise typer.BadParameter("--plan and --export are two things; give one")
     if plan:
         options = ["--plan", "--machine", machine, *(["--json"] if as_json else [])]
         raise typer.Exit(run_child([sys.executable, "-P", "-m", "trainer", str(config), *options]))
@@ -91,7 +101,8 @@ def train(
             "drystone train needs PyTorch, which is not installed: pip install 'drystone[train]'"
         )
     # The trainer itself says what to do next: it knows whether its steps are done.
-    raise typer.Exit(run_child([sys.executable, "-P", "-m", "trainer", str(config)]))
+    options = [] if export is None else ["--export", str(export)]
+    raise typer.Exit(run_child([sys.executable, "-P", "-m", "trainer", str(config), *options]))
 
 
 def run_child(command: list[str]) -> int:

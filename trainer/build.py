@@ -1,0 +1,84 @@
+"""The model of a run, as its configuration says."""
+
+from pathlib import Path
+
+import torch
+
+from packing.format import ShardError
+from packing.reader import PackedReader
+from trainer import checkpoint
+from trainer.config import ConfigError, TrainerConfig
+from trainer.huggingface import copy_tokenizer, load_weights_into, write_model
+from trainer.lineage import find_dataset
+from trainer.model import DTYPES, Decoder
+
+
+def check_vocabulary(config: TrainerConfig, reader: PackedReader) -> None:
+    """Refuse weights with fewer tokens than the dataset.
+
+    Raises:
+        ConfigError: it names both numbers.
+    """
+    vocab = config.model.shape(reader.vocab_size).vocab
+    if vocab < reader.vocab_size:
+        raise ConfigError(
+            f"model.weights: {config.model.weights} has {vocab} tokens, the dataset "
+            f"{reader.vocab_size}; encode the dataset with the model's own tokenizer"
+        )
+
+
+def build_model(
+    config: TrainerConfig, vocab: int, device: torch.device, *, is_new: bool
+) -> Decoder:
+    """Return the model on its device.
+
+    Args:
+        config: of the run.
+        vocab: tokens of the dataset.
+        device: where it computes.
+        is_new: whether it needs its first weights; those of a checkpoint come later.
+
+    Raises:
+        ArchitectureError: the weights to begin with do not fit.
+        SafetensorsError: they are damaged.
+    """
+    model = Decoder(
+        config.model.shape(vocab),
+        tied=config.model.is_tied,
+        recompute=config.training.activations == "recompute",
+        plan=config.training.layer_plan(),
+        dtype=DTYPES[config.dtype],
+        architecture=config.model.architecture,
+    )
+    if is_new and config.model.weights is not None:
+        load_weights_into(model, Path(config.model.weights))
+    elif is_new:
+        model.initialize(config.seed)
+    return model.to(device)
+
+
+def export_model(config: TrainerConfig, folder: Path) -> list[str]:
+    """Write the newest checkpoint of a run as a Hugging Face model; return what was done, in words.
+
+    Raises:
+        CheckpointError: there is no complete checkpoint, or it is of another run.
+        ArchitectureError: the model has no form there.
+        ShardError: the dataset cannot be read.
+    """
+    with PackedReader(find_dataset(config.dataset)) as reader:
+        found, passed = checkpoint.newest(Path(config.out))
+        if found is None:
+            raise ShardError(f"{config.out}: has no checkpoint; train first")
+        plan = reader.plan.plan_fingerprint
+        checkpoint.check(found, checkpoint.identity(config, plan, reader.vocab_size))
+        write_model(
+            folder,
+            checkpoint.load_weights(found.path),
+            config.model.shape(reader.vocab_size),
+            config.model.architecture,
+            tied=config.model.is_tied,
+            seq_len=reader.seq_len,
+        )
+        copied = copy_tokenizer(reader.folder, folder)
+    told = [f"passed over {reason}" for reason in passed]
+    return [*told, f"{found.path} -> {folder}" + "".join(f", with {name}" for name in copied)]
