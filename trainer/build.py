@@ -79,6 +79,6 @@ def export_model(config: TrainerConfig, folder: Path) -> list[str]:
             tied=config.model.is_tied,
             seq_len=reader.seq_len,
         )
-        copied = copy_tokenizer(reader.folder, folder)
+        copied = copy_tokenizer(reader, folder)
     told = [f"passed over {reason}" for reason in passed]
     return [*told, f"{found.path} -> {folder}" + "".join(f", with {name}" for name in copied)]

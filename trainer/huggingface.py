@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from packing.cost import ModelShape
-from packing.storage import ShardFolder
+from packing.reader import PackedReader
 from trainer.architecture import CONFIG_FILE, Architecture, ArchitectureError, to_config
 from trainer.safetensors import load, save
 
@@ -86,9 +86,9 @@ def write_model(
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
-def copy_tokenizer(dataset: ShardFolder, folder: Path) -> list[str]:
+def copy_tokenizer(reader: PackedReader, folder: Path) -> list[str]:
     """Copy the tokenizer's own file from a local dataset; return its name."""
-    copied = []
+    copied, dataset = [], reader.folder
     for pattern in ("tokenizer.model", "tokenizer.json", "*.tiktoken"):
         for path in sorted(Path(dataset.path).glob(pattern)) if dataset.local else ():
             shutil.copyfile(path, folder / path.name)
