@@ -8,13 +8,17 @@ operation, which holds the members (plan, entity) of its set.
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
+from catalog.relational import is_relational
+from catalog.table_graph import load_tables
 from transforms.synthesis.graph import Graph
+from transforms.synthesis.graph_input import LoadedGraph, load_graph
 from transforms.synthesis.plan import (
     Anchor,
     Compare,
@@ -257,3 +261,22 @@ class _Query:
             for name in named
         ]
         return " UNION ".join(winners) + " ORDER BY 1, 2"
+
+
+def read_graph(
+    path: Path, *, name: str | None = None, lang: str = "en", closed_world: bool = False
+) -> LoadedGraph:
+    """Read a graph from triples or from relational tables, whichever a path holds.
+
+    Args:
+        path: a file or a folder (``transforms.synthesis.graph_reading``, ``catalog.relational``).
+        name: the graph's name; default: the file's or folder's.
+        lang: which language's texts to take where triples mark languages.
+        closed_world: whether what triples do not say is false; of tables it is.
+
+    Raises:
+        RecordError: nothing there is a graph.
+    """
+    if is_relational(path):
+        return load_tables(path, name)
+    return load_graph(path, name=name, lang=lang, closed_world=closed_world)
