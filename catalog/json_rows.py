@@ -23,15 +23,18 @@ def to_json_rows(table: pa.Table) -> list[dict[str, Any]]:
         table: any number of rows; all of them are returned.
     """
     names = _distinct(table.column_names)
-    columns = []
-    for column in table.columns:
-        column = _to_microseconds(column)
-        convert = _converter(column.type)
-        values = column.to_pylist()
-        columns.append(values if convert is None else [_apply(convert, v) for v in values])
+    columns = [to_json_values(column) for column in table.columns]
     if not columns:
         return []
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def to_json_values(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of one column as :func:`to_json_rows` does."""
+    column = _to_microseconds(column)
+    convert = _converter(column.type)
+    values: list[Any] = column.to_pylist()
+    return values if convert is None else [_apply(convert, v) for v in values]
 
 
 def _distinct(names: list[str]) -> list[str]:

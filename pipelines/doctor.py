@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from packaging.requirements import Requirement
-
 from pipelines.progress import size
 
 PACKAGES = ("catalog", "packing", "pipelines", "trainer", "transforms")
@@ -153,6 +151,8 @@ def _dependencies(requirements: Sequence[str] | None = None) -> Check:
             return Check(
                 "dependencies", "note", "drystone is not installed (run from its sources?)"
             )
+    from packaging.requirements import Requirement
+
     wrong, shown = [], []
     for requirement in map(Requirement, requirements):
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):

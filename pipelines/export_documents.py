@@ -1,13 +1,16 @@
 """The curated text itself: the documents that a run kept, as JSON lines, Parquet or a dataset folder.
 
 Documents are written in the order of their addresses, so the bytes depend on the run and the
-condition alone. Memory is one row group of the ingested text and 12 bytes per kept document.
+condition alone. Memory is a few ingest files (``part_size_mib`` each) per core, of four at most, and
+12 bytes per kept document.
 """
 
-import json
+import os
 import shutil
 import uuid
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,13 +21,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from catalog.store import query, to_json_rows
+from catalog.json_rows import to_json_values
+from catalog.store import query
 from pipelines.artifacts import Manifest
 from pipelines.corpus import DOCUMENT_STAGES
 from pipelines.locate import UsageError, run_record
 from pipelines.sources import RESERVED_COLUMNS
 from pipelines.steps.removed import shards_of
 from pipelines.text_spans import read_spans, span_files
+from transforms.json_lines import json_lines
 from transforms.record import ROW_BITS, RecordError
 from transforms.tokenize.text_spans import apply_spans
 
@@ -35,7 +40,8 @@ PART_TEXT_BYTES = 256 * 1024**2
 
 _LEADING = ("source", "id", "text", "domain", "lang")
 _SUFFIXES = {"jsonl.zst": ".zst", "parquet": ".parquet"}
-_ZSTD_LEVEL = 3
+_ZSTD_LEVEL = 1
+_MOST_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +90,8 @@ def export_documents(
     try:
         temporary.mkdir()
         writer = _Writer(temporary, form, schema, rolling=not one_file)
-        for path in paths:
-            for table in _documents(path, kept, spans):
-                writer.write(table)
+        for piece in _pieces(paths, kept, spans, form):
+            writer.write(piece)
         names = writer.finish()
         if one_file:
             (temporary / names[0]).replace(out)
@@ -140,6 +145,45 @@ class _Kept:
         return self.uids[place], self.copies[place]
 
 
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some documents on their way into a file."""
+
+    documents: int
+    text_bytes: int
+    content: Any
+    """A table, or JSON lines as bytes."""
+
+
+def _pieces(
+    paths: Sequence[Path], kept: _Kept, spans: Sequence[Path], form: DocumentFormat
+) -> Iterator[_Piece]:
+    """Yield the documents to export in the order of their files, which several threads read."""
+    threads = min(_MOST_THREADS, os.cpu_count() or 1)
+    waiting: deque[Future[list[_Piece]]] = deque()
+    # A context that is left early waits for the threads; what they have not begun is dropped.
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for path in paths:
+                waiting.append(pool.submit(_read_pieces, path, kept, spans, form))
+                if len(waiting) > threads:
+                    yield from waiting.popleft().result()
+            while waiting:
+                yield from waiting.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _read_pieces(
+    path: Path, kept: _Kept, spans: Sequence[Path], form: DocumentFormat
+) -> list[_Piece]:
+    pieces = []
+    for table in _documents(path, kept, spans):
+        content = json_lines(table, to_json_values) if form == "jsonl.zst" else table
+        pieces.append(_Piece(len(table), table["text"].nbytes, content))
+    return pieces
+
+
 def _documents(path: Path, kept: _Kept, spans: Sequence[Path]) -> Iterator[pa.Table]:
     """Yield the documents of one ingest file that are kept, a row group at a time."""
     # Small source files, a shard each, share an ingest file.
@@ -151,12 +195,13 @@ def _documents(path: Path, kept: _Kept, spans: Sequence[Path]) -> Iterator[pa.Ta
     with pq.ParquetFile(path) as file:
         columns = _columns(file.schema_arrow)
         for group in range(file.num_row_groups):
-            found = file.read_row_group(group, columns=["doc_uid"])["doc_uid"].to_numpy()
+            found = file.read_row_group(group, columns=["doc_uid"], use_threads=False)
+            found = found["doc_uid"].to_numpy()
             place = np.minimum(np.searchsorted(uids, found), len(uids) - 1)
             wanted = uids[place] == found
             if wanted.any():
-                table = file.read_row_group(group, columns=columns).select(columns)
-                table = table.filter(pa.array(wanted))
+                table = file.read_row_group(group, columns=columns, use_threads=False)
+                table = table.select(columns).filter(pa.array(wanted))
                 text = apply_spans(table["text"].combine_chunks(), found[wanted], found_spans).text
                 table = table.set_column(columns.index("text"), "text", text)
                 taken = pa.array(copies[place[wanted]], pa.int32())
@@ -208,15 +253,15 @@ class _Writer:
         self._text_bytes = 0
         self.documents = 0
 
-    def write(self, table: pa.Table) -> None:
+    def write(self, piece: _Piece) -> None:
         """Add documents to the current file, and begin another when it is full."""
         stream = self._stream or self._open()
         if self._form == "jsonl.zst":
-            stream.write("".join(_json_lines(table)).encode())
+            stream.write(piece.content)
         else:
-            stream.write_table(_fit(table, self._schema))
-        self.documents += len(table)
-        self._text_bytes += table["text"].nbytes
+            stream.write_table(_fit(piece.content, self._schema))
+        self.documents += piece.documents
+        self._text_bytes += piece.text_bytes
         if self._rolling and self._text_bytes >= PART_TEXT_BYTES:
             self._close()
 
@@ -249,11 +294,6 @@ class _Writer:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
-
-
-def _json_lines(table: pa.Table) -> Iterator[str]:
-    for row in to_json_rows(table):
-        yield json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def _fit(table: pa.Table, schema: pa.Schema) -> pa.Table:

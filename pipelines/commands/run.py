@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipelines.commands.output import print_json, print_table, say, say_next
+from pipelines.start import quick_imports
 
 if TYPE_CHECKING:
     from pipelines.recipe import Recipe
@@ -146,12 +147,16 @@ def run(
             f"unexpected {beam_options[0]!r}; options for Beam stand behind --, as in: "
             "drystone run RECIPE -- --runner=FnApiRunner"
         )
-    from pipelines.recipe import load_recipe
+    with quick_imports():
+        from pipelines.recipe import load_recipe
 
-    loaded = load_recipe(recipe, overrides or ())
-    from pipelines.dry_run import dry_run, is_dry
-    from pipelines.progress import print_summary, reporter
-    from pipelines.run import run as run_recipe
+        loaded = load_recipe(recipe, overrides or ())
+        # Loads what compiled kernels need, which else happens at the first of them.
+        import numba.np.arraymath  # noqa: F401
+
+        from pipelines.dry_run import dry_run, is_dry
+        from pipelines.progress import print_summary, reporter
+        from pipelines.run import run as run_recipe
 
     if is_dry(loaded, beam_options or ()):
         names = dry_run(loaded, beam_options or ())

@@ -7,6 +7,7 @@ import typer
 
 from pipelines.commands.catalog import AsJson, Workdir
 from pipelines.commands.output import amount, print_facts, print_json, say, say_next
+from pipelines.start import quick_imports
 
 if TYPE_CHECKING:
     from packing.findings import Findings
@@ -151,9 +152,12 @@ def export(
 def _export_documents(
     run_id: str, out: Path, to: str, where: str | None, workdir: Path | None
 ) -> None:
-    from pipelines.export_documents import DocumentFormat, export_documents
-    from pipelines.locate import find_workdir, workdir_option
-    from pipelines.progress import size
+    with quick_imports():
+        import numba.np.arraymath  # noqa: F401  # what compiled kernels need
+
+        from pipelines.export_documents import DocumentFormat, export_documents
+        from pipelines.locate import find_workdir, workdir_option
+        from pipelines.progress import size
 
     forms: dict[str, DocumentFormat] = {"jsonl.zst": "jsonl.zst", "parquet": "parquet", "hf": "hf"}
     if to not in forms:
