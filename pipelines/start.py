@@ -6,6 +6,7 @@ themselves, which do without where an import fails; here it fails on purpose.
 
 import contextlib
 import gc
+import logging
 import sys
 from collections.abc import Iterator
 
@@ -34,6 +35,8 @@ def quick_imports() -> Iterator[None]:
     hidden = [name for name in _UNUSED if name not in sys.modules]
     collecting = gc.isenabled()
     gc.disable()
+    # Beam warns that it does without.
+    logging.getLogger("apache_beam.io.mongodbio").setLevel(logging.ERROR)
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: not to be found
     try:
         yield

@@ -4,17 +4,21 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines.formats.fields import Fields, RecordProblem, snippet
 from pipelines.formats.lines import MAX_LINE_BYTES, LineBlock, line_blocks, skip_to_line
 from pipelines.formats.stream import CHUNK_BYTES, Compression, open_binary, read_chunks, read_file
+from pipelines.sources import DEFAULT_ID
 from transforms.columns import as_strings, narrow
 from transforms.ingest import Reject, Rows
+from transforms.json_records import text_records
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -61,13 +65,36 @@ def read_compressed(
 
 def parse_lines(block: LineBlock, fields: Fields) -> Rows:
     """Turn lines into rows and rejects; lines of white space are neither."""
+    if block.number == 1 and block.content is not None:
+        block = replace(block, content=block.content.removeprefix(_BYTE_ORDER_MARK))
+    rows = None if fields.chat or fields.columns else _regular_lines(block, fields)
+    return _any_lines(block, fields) if rows is None else rows
+
+
+def _regular_lines(block: LineBlock, fields: Fields) -> Rows | None:
+    """Turn lines into rows without making Python objects; None where one of them is irregular."""
+    if block.content is None:
+        return None
+    found = text_records(block.content, fields.text, fields.id, fields.lang)
+    if found is None:
+        return None
+    numbers = found.lines + block.number
+    names = found.id
+    if names.null_count:
+        if fields.id != DEFAULT_ID:
+            return None
+        places = pa.array(numbers).cast(pa.string())
+        names = pc.coalesce(names, pc.binary_join_element_wise(fields.path, places, "#"))
+    return Rows(part=block.part, text=found.text, id=names, lang=found.lang, line=numbers)
+
+
+def _any_lines(block: LineBlock, fields: Fields) -> Rows:
+    """Turn lines into rows and rejects, one by one."""
     texts: list[str] = []
     ids: list[str] = []
     numbers: list[int] = []
     records: list[Mapping[str, Any]] = []
     rejects: list[Reject] = []
-    if block.number == 1 and block.lines and block.lines[0] is not None:
-        block.lines[0] = block.lines[0].removeprefix(_BYTE_ORDER_MARK)
     for number, line in enumerate(block.lines, block.number):
         try:
             record = orjson.loads(line)  # type: ignore[arg-type]
@@ -86,7 +113,6 @@ def parse_lines(block: LineBlock, fields: Fields) -> Rows:
         ids.append(name)
         numbers.append(number)
         records.append(record)
-    block.lines.clear()  # a line may be huge, and its text exists twice by now
     if block.broken is not None:
         rejects.append(Reject(block.number, block.broken.reason, block.broken.detail))
     return Rows(

@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from pipelines.formats.stream import StreamBreak
 
 MAX_LINE_BYTES = (1 << 31) - (1 << 27)
 """Longer lines are passed over: an Arrow string column of a part holds less than 2 GiB."""
 
-_MAX_LINES = 1 << 16
+_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +20,18 @@ class LineBlock:
     part: int
     number: int
     """Number of the first line in the file, from 1."""
-    lines: list[bytes | None]
-    """Their bytes without line feeds; None for a line over MAX_LINE_BYTES."""
+    content: bytes | None
+    """The lines with line feeds between them; None for one line over MAX_LINE_BYTES, and where the
+    stream broke before a line was complete."""
     broken: StreamBreak | None = None
     """Why the stream ends after these lines; the line it breaks in is not among them."""
+
+    @property
+    def lines(self) -> list[bytes | None]:
+        """The bytes of each line without line feeds; None for a line over MAX_LINE_BYTES."""
+        if self.content is None:
+            return [] if self.broken else [None]
+        return list(self.content.split(b"\n"))
 
 
 def line_blocks(
@@ -57,9 +67,9 @@ def line_blocks(
     except StreamBreak as error:
         broken = error
     if broken is not None:
-        yield LineBlock(state.start // part_bytes, state.number, [], broken)
+        yield LineBlock(state.start // part_bytes, state.number, None, broken)
     elif state.held:
-        yield LineBlock(state.start // part_bytes, state.number, [state.pending()])
+        yield LineBlock(state.start // part_bytes, state.number, state.pending())
 
 
 def skip_to_line(chunks: Iterator[bytes]) -> tuple[int, bytes] | None:
@@ -102,14 +112,13 @@ class _Cut:
             if begin:
                 self._hold(chunk[: begin - 1])
                 size = self.held + 1
-                yield from self._blocks([self.pending()], size)
+                yield self._block(self.pending(), size, 1)
         end = chunk.rfind(b"\n") + 1
         while begin < end:
             # The first line feed that the last line of this part can end with.
             boundary = (self.start // self._part_bytes + 1) * self._part_bytes
             cut = chunk.find(b"\n", max(begin, begin + boundary - 1 - self.start), end) + 1 or end
-            lines: list[bytes | None] = list(chunk[begin : cut - 1].split(b"\n"))
-            yield from self._blocks(lines, cut - begin)
+            yield from self._blocks(chunk, begin, cut)
             begin = cut
         if begin < len(chunk):
             self._hold(chunk[begin:])
@@ -128,10 +137,22 @@ class _Cut:
         else:
             self._pieces.append(piece)
 
-    def _blocks(self, lines: list[bytes | None], size: int) -> Iterator[LineBlock]:
-        part = self.start // self._part_bytes
+    def _blocks(self, chunk: bytes, begin: int, end: int) -> Iterator[LineBlock]:
+        """Yield whole lines of a chunk, so many at a time that their objects take little memory."""
+        while begin < end:
+            cut = min(end, begin + _BLOCK_BYTES)
+            cut = end if cut == end else chunk.rfind(b"\n", begin, cut) + 1
+            if cut <= begin:
+                cut = chunk.find(b"\n", begin, end) + 1 or end
+            feeds = int(
+                np.count_nonzero(np.frombuffer(chunk, np.uint8, cut - begin, begin) == 0x0A)
+            )
+            yield self._block(chunk[begin : cut - 1], cut - begin, feeds)
+            begin = cut
+
+    def _block(self, content: bytes | None, size: int, feeds: int) -> LineBlock:
+        """Return a block of so many lines, and begin behind them."""
+        block = LineBlock(self.start // self._part_bytes, self.number, content)
         self.start += size
-        for first in range(0, len(lines), _MAX_LINES):
-            few = lines[first : first + _MAX_LINES] if len(lines) > _MAX_LINES else lines
-            self.number += len(few)
-            yield LineBlock(part, self.number - len(few), few)
+        self.number += feeds
+        return block
