@@ -217,9 +217,10 @@ def _exchanged(
 ) -> tuple[Plan, int] | None:
     """Draw a plan that differs in one anchor; return it and the old anchor."""
     sampler = scene.kit.sampler
-    for _ in range(2 * _TRIES):
-        old = draw.choose(anchors(plan))
-        pool = _alike(scene, plan, old)
+    pools = {entity: _alike(scene, plan, entity) for entity in anchors(plan)}
+    for _ in range(_TRIES):
+        old = draw.choose(list(pools))
+        pool = pools[old]
         new = draw.choose(pool) if pool else old
         if new in anchors(plan):
             continue
