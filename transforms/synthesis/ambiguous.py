@@ -1,13 +1,15 @@
 """Names that several entities bear, and plans that begin with one of them."""
 
-from transforms.synthesis.draw import Draw
+from transforms.synthesis.draw import Draw, combine
 from transforms.synthesis.graph import Graph, name_key
 from transforms.synthesis.plan import Anchor, Plan, Project, SetPlan
-from transforms.synthesis.sampler import Sampler
+from transforms.synthesis.sampler import Sampler, permuted
 
 Shared = list[tuple[str, int]]
 
-_TRIES = 40
+_TRIES = 48
+_CHAINS = 6
+_STRIDE = 7919
 _MOST_BEARERS = 5
 _PATTERNS = {"1p": 1, "2p": 2, "3p": 3}
 
@@ -34,14 +36,17 @@ def forward_plan(
         sampler: its sampler, whose rules hold.
         shared: what :func:`ambiguous_names` found, at least one.
         pattern: ``1p``, ``2p`` or ``3p``.
-        place: where among the names to begin.
+        place: which of the names to begin with.
         draw: where choices come from.
 
     Returns:
         The plan, the name and the entity; None where none was found.
     """
+    offset = combine(sampler.seed, pattern)
     for attempt in range(_TRIES):
-        name, entity = shared[(place if not attempt else draw.below(len(shared))) % len(shared)]
+        # A few chains from one name, then from the next: no name comes oftener than the others.
+        turn = place + attempt // _CHAINS * _STRIDE
+        name, entity = shared[permuted(turn % len(shared), len(shared), offset)]
         plan: SetPlan = Anchor(entity)
         at = entity
         for _ in range(_PATTERNS[pattern]):
@@ -52,6 +57,6 @@ def forward_plan(
             plan = Project(plan, relation, inverse)
             at = int(draw.choose(graph.targets(at, relation, inverse).tolist()))
         else:
-            if not sampler.rules.check(plan):
+            if not sampler.rules.check(plan) and sampler.let_through(plan, draw):
                 return plan, name, entity
     return None

@@ -62,6 +62,7 @@ class Grounding:
         self.wide = Incoming(graph, 1, limits.items)
         self.narrow = Incoming(graph, 1, limits.fan_out)
         self._long: Incoming | None = None
+        self._long_spread: Spread | None = None
         self._limits = limits
         self.starts = slots(
             [len(self.wide.answers(edge)) for edge in range(2 * len(graph.relations))]
@@ -92,6 +93,7 @@ class Grounding:
         """The links whose source has as many targets as a long result."""
         if self._long is None:
             self._long = Incoming(self._graph, self._limits.long_least, self._limits.long_most)
+            self._long_spread = Spread(self._long, [], self._graph.n_entities)
         return self._long
 
     def plan(self, pattern: str, entity: int, edge: int, draw: Draw) -> Plan:
@@ -171,6 +173,9 @@ class Grounding:
         link = self.long.draw(entity, draw) if entity >= 0 else None
         if link is None:
             raise NoGround
+        spread = self._long_spread if self.evenly else None
+        if spread is not None and draw.uniform() >= spread.anchor(link[1]):
+            raise TooOften
         return _project(Anchor(link[1]), link[0])
 
     def _source(self, entity: int, edge: int, draw: Draw) -> int:
@@ -181,11 +186,12 @@ class Grounding:
 
     def _anchor(self, entity: int, draw: Draw) -> Anchor:
         """Take an entity as an anchor, if it is not one too often."""
-        if not self._again(entity, draw):
+        if not self.again(entity, draw):
             raise TooOften
         return Anchor(entity)
 
-    def _again(self, entity: int, draw: Draw) -> bool:
+    def again(self, entity: int, draw: Draw) -> bool:
+        """Return whether an entity may be an anchor once more."""
         return not self.evenly or draw.uniform() < self._spread.anchor(entity)
 
     def answered(self, entities: frozenset[int], draw: Draw) -> bool:
@@ -241,7 +247,7 @@ class Grounding:
             tried = [*sets, self._set(part)]
             if not _all_matter(tried) or len(tried[0].intersection(*tried[1:])) < least:
                 continue
-            if self._again(link[1], draw):
+            if self.again(link[1], draw):
                 parts.append(part)
                 sets = tried
                 if len(parts) == n:

@@ -83,7 +83,8 @@ class Incoming:
         """Return how probable each link is as one that a plan begins or goes on with, summing to 1.
 
         Args:
-            starts: the edges that plans start from, each as often as they do.
+            starts: the edges that plans start from, each as often as they do; where there are
+                none, links are only gone on with.
         """
         edges, targets = self._edges, self.link_targets
         new = np.ones(len(edges), bool)
@@ -97,8 +98,10 @@ class Incoming:
         often = np.bincount(np.array(starts, np.int64), minlength=len(self._weight))
         answers = np.maximum(np.diff(self._answer_bounds), 1)
         beginning = (often / answers)[edges] * shared
-        both: npt.NDArray[np.float64] = going_on / going_on.sum() + beginning / beginning.sum()
-        return both / 2
+        both: npt.NDArray[np.float64] = going_on / max(going_on.sum(), 1e-300)
+        if starts:
+            both = (both + beginning / beginning.sum()) / 2
+        return both
 
     def summed_by_source(self, links: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return for each link the sum over all links with its source and edge."""

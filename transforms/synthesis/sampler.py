@@ -57,7 +57,7 @@ class Sampler:
 
     def __init__(self, graph: Graph, limits: Limits, seed: int) -> None:
         self.graph, self.limits = graph, limits
-        self._seed = seed
+        self.seed = seed
         self._key = int(graph.fingerprint[:16], 16)
         self._sets: dict[tuple[int, int, bool], frozenset[int]] = {}
         self.rules = Rules(graph, limits, self.step)
@@ -101,7 +101,7 @@ class Sampler:
                 counts["no ground"] += 1
                 continue
             broken = self.rules.check(plan, large)
-            if not broken and not self._let_through(plan, part):
+            if not broken and not self.let_through(plan, part):
                 broken = "too often"
             assumption = self._assumption(plan)
             if not broken and not assumption:
@@ -119,6 +119,15 @@ class Sampler:
             return self._grounding.single(entity, draw)
         except NoGround:
             return None
+
+    def other_anchor(self, plan: Plan, entity: int, draw: Draw) -> bool:
+        """Return whether a plan with a new anchor is valid, and neither it nor the answer too often."""
+        self._grounding.evenly = True
+        return (
+            self._grounding.again(entity, draw)
+            and not self.rules.check(plan)
+            and self.let_through(plan, draw)
+        )
 
     def can(self, pattern: str, long: bool = False) -> bool:
         """Return whether the graph has anything that a pattern could start from."""
@@ -156,15 +165,15 @@ class Sampler:
         """
         slots = self._attributes if by_value else self._edges
         round_, slot = divmod(place, len(slots))
-        key = combine(self._seed, self._key, pattern, round_, attempt // 6)
-        slot = _permuted(slot, len(slots), key)
+        key = combine(self.seed, self._key, pattern, round_, attempt // 6)
+        slot = permuted(slot, len(slots), key)
         number = slots[slot]
         answers = self._holders(number) if by_value else self._grounding.wide.answers(number)
-        offset = combine(self._seed, self._key, pattern, number, slot)
+        offset = combine(self.seed, self._key, pattern, number, slot)
         turn = round_ + combine(key, slot, attempt) % len(answers) if attempt else round_
-        return number, int(answers[_permuted(turn % len(answers), len(answers), offset)])
+        return number, int(answers[permuted(turn % len(answers), len(answers), offset)])
 
-    def _let_through(self, plan: Plan, draw: Draw) -> bool:
+    def let_through(self, plan: Plan, draw: Draw) -> bool:
         """Return whether the answer's entities may be drawn once more."""
         if isinstance(plan, Count | Value | Compare):
             return True
@@ -197,7 +206,7 @@ def _needing_all(plan: Plan) -> list[tuple[int, bool]]:
     return [pair for part in children(plan) for pair in _needing_all(part)]
 
 
-def _permuted(place: int, n: int, key: int) -> int:
+def permuted(place: int, n: int, key: int) -> int:
     """Return a place of an affine permutation of ``n`` places."""
     factor = 1 + (key >> 33) % n
     while gcd(factor, n) != 1:

@@ -30,6 +30,8 @@ from transforms.synthesis.voice import Op
 
 Maker = Callable[[Scene], Record]
 
+_ROUNDS = 20
+"""Records of one pattern that begin with one ambiguous name, at most."""
 _AMOUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 20, 30)
 
 
@@ -122,7 +124,9 @@ def ambiguous_parameter(scene: Scene) -> Record:
         kit.names = ambiguous_names(kit.graph)
     if not kit.names:
         raise NoScene("no name is borne by several entities")
-    found = forward_plan(kit.graph, kit.sampler, kit.names, scene.pattern, scene.place, draw)
+    if scene.index >= _ROUNDS * len(kit.names):
+        raise NoScene("every name that several entities bear is used up")
+    found = forward_plan(kit.graph, kit.sampler, kit.names, scene.pattern, scene.index, draw)
     if found is None:
         raise NoScene("no plan")
     plan, name, entity = found
@@ -205,14 +209,18 @@ def long_result(scene: Scene) -> Record:
 
 
 def no_tool(scene: Scene) -> Record:
-    """Say something that needs no tool, with tools at hand."""
+    """Say a thing or a few that need no tool, with tools at hand."""
     draw = scene.draw.child("talk")
     style = scene.style([])
     trajectory = scene.stage([], style, distractors=draw.choose(_AMOUNTS[:7]), kind="random")
-    said, reply = scene.kit.voice.small_talk(draw)
-    scene.ask(trajectory, said)
     scene.labels["assumption"] = "none"
-    scene.reply(trajectory, reply, "chat")
+    said: list[str] = []
+    for _ in range(draw.choose((1, 2, 2, 3, 3, 3, 3))):
+        spoken, reply = scene.kit.voice.small_talk(draw)
+        if spoken.text not in said:
+            said.append(spoken.text)
+            scene.ask(trajectory, spoken)
+            scene.reply(trajectory, reply, "chat")
     return scene.record(trajectory)
 
 

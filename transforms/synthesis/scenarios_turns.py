@@ -225,7 +225,7 @@ def _exchanged(
         if new in anchors(plan):
             continue
         found = _with_anchor(plan, old, new)
-        if found not in without and not sampler.rules.check(found):
+        if found not in without and sampler.other_anchor(found, new, draw):
             return found, old
     return None
 

@@ -13,9 +13,9 @@ from transforms.synthesis.incoming import Incoming
 
 Floats = npt.NDArray[np.float64]
 
-ANCHOR_CAP = 0.0003
+ANCHOR_CAP = 0.0002
 """Share of the anchors drawn that one entity may be; a record has two or three."""
-ANSWER_CAP = 0.0003
+ANSWER_CAP = 0.0002
 """Share of the answers drawn that may hold one entity."""
 _LEAST_ROOM = 2.0
 """Multiple of an even share that a cap never goes below: a small graph cannot be spread further."""
