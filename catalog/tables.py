@@ -34,6 +34,7 @@ from transforms.synthesis.plan import (
     Unite,
     Value,
 )
+from transforms.synthesis.python_graph import PYTHON, python_graph
 
 _SIGNS = {"min": ">=", "max": "<=", "is": "="}
 _TYPES: dict[str, pa.DataType] = {
@@ -269,7 +270,8 @@ def read_graph(
     """Read a graph from triples or from relational tables, whichever a path holds.
 
     Args:
-        path: a file or a folder (``transforms.synthesis.graph_reading``, ``catalog.relational``).
+        path: a file or a folder (``transforms.synthesis.graph_reading``, ``catalog.relational``);
+            ``python`` for the graph of this Python installation, where no file is called so.
         name: the graph's name; default: the file's or folder's.
         lang: which language's texts to take where triples mark languages.
         closed_world: whether what triples do not say is false; of tables it is.
@@ -277,6 +279,8 @@ def read_graph(
     Raises:
         RecordError: nothing there is a graph.
     """
+    if str(path) == PYTHON and not path.exists():
+        return python_graph(name or PYTHON)
     if is_relational(path):
         return load_tables(path, name)
     return load_graph(path, name=name, lang=lang, closed_world=closed_world)

@@ -292,6 +292,9 @@ def _drop(named: NamedGraph, lost: list[tuple[str, str]]) -> int:
         good = keep[pairs].all(axis=1)
         dropped += int((~good).sum())
         named.facts[relation] = renumbered[pairs[good]]
+        if not good.all():
+            # Not all that is true is left.
+            named.relations[relation].complete = False
     for attribute in named.attributes.values():
         for key in gone & attribute.values.keys():
             del attribute.values[key]
