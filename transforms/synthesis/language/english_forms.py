@@ -177,7 +177,7 @@ def _had(
     else:
         clauses = [f"that <has|have> {{S}} as {as_one}", f"that <lists|list> {{S}} as {as_one}"]
         predicates = [f"<has|have> {{S}} as {as_one}", f"<lists|list> {{S}} as {as_one}"]
-        clauses.append(f"for which {{S}} is listed as {as_one}")
+        clauses.append(f"for {'whom' if head.animate else 'which'} {{S}} is listed as {as_one}")
         if not name.mass and not single[0]:
             clauses.append(f"with {{S}} among {their} {many}")
             predicates.append(f"<counts|count> {{S}} among {their} {many}")
@@ -206,7 +206,6 @@ def _noun_by(thing: str, head: Noun, tail: Noun, single: tuple[bool, bool]) -> t
             [
                 f"responsible for the {thing} of {{S}}",
                 f"credited with the {thing} of {{S}}",
-                f"by {'whom' if tail.animate else 'which'} the {thing} of {{S}} is",
             ]
         ),
         forms(

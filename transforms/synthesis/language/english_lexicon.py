@@ -224,7 +224,8 @@ def _qualified(reading: Reading, text: str, label: str) -> Reading:
             reading,
             noun=Noun(f"{text} {noun.single}", f"{text} {noun.plural}", noun.animate, noun.mass),
         )
-    return Reading("noun", quoted(f"{label} ({text})"))
+    name = noun.single.strip('"') if noun is not None and " / " in label else label
+    return Reading("noun", quoted(f"{name} ({text})"))
 
 
 __all__ = ["AttributeWords", "EnglishLexicon", "words"]

@@ -26,7 +26,7 @@ from transforms.synthesis.plan import (
     Unite,
 )
 
-_RELATIVE = ("that ", "who ", "whose ", "for which ")
+_RELATIVE = ("that ", "who ", "whose ", "for which ", "for whom ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,15 +258,14 @@ class EnglishPhrases:
         remove = self.phrase(plan.remove, draw, named=known, plural=True)
         depth = 1 + max(keep.depth, remove.depth)
         if keep.depth == 1 and isinstance(plan.keep, Project) and keep.bare:
-            way = self.lexicon.way(plan.keep.relation, plan.keep.inverse)
-            own = way.own and bool(way.phrases)
-            but = "that" if own else "but that"
+            clause = keep.bare.removeprefix(keep.noun.of(keep.plural)).lstrip()
+            but = "that"
+            if clause.startswith(_RELATIVE):
+                but = "but who" if clause.startswith("who ") else "but that"
             text = f"{keep.bare} {but} {'are' if keep.plural else 'is'} not among {remove.text}"
             return Phrase(f"the {text}", text, keep.noun, keep.plural, depth)
-        verb = draw.choose(("are among", "belong to"))
-        other = "among" if verb == "are among" else "to"
         noun = self.common_noun([keep.noun])
-        text = f"{noun.plural} that {verb} {keep.text} but not {other} {remove.text}"
+        text = f"{noun.plural} that are among {keep.text} but not among {remove.text}"
         return Phrase(f"the {text}", text, noun, True, depth)
 
     def condition(self, plan: Filter, draw: Draw) -> tuple[str, str]:
@@ -310,7 +309,10 @@ class EnglishPhrases:
 
     def extreme(self, attribute: int, largest: bool, draw: Draw) -> str:
         """Return "highest" or the like for an attribute."""
-        if self.lexicon.attributes[attribute].kind == "date":
+        kind = self.lexicon.attributes[attribute].kind
+        if kind == "text":
+            return "alphabetically last" if largest else "alphabetically first"
+        if kind == "date":
             return draw.choose(("latest", "most recent") if largest else ("earliest", "oldest"))
         return draw.choose(("highest", "largest") if largest else ("lowest", "smallest"))
 

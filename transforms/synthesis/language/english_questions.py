@@ -193,11 +193,10 @@ class EnglishQuestions:
             x, y, left, right = y, x, right, left
         if isinstance(left, Value):
             attribute = self.lexicon.attributes[left.attribute]
-            pairs = (
-                (("later", "earlier"),)
-                if attribute.kind == "date"
-                else (("higher", "lower"), ("larger", "smaller"))
-            )
+            pairs = {
+                "date": (("later", "earlier"),),
+                "text": (("alphabetically later", "alphabetically earlier"),),
+            }.get(attribute.kind, (("higher", "lower"), ("larger", "smaller")))
             more = draw.choose(pairs)[0 if plan.largest else 1]
             frame = draw.choose(frames.COMPARE_VALUE).replace("{attribute}", attribute.name)
             return frame.replace("{more}", more).replace("{X}", x).replace("{Y}", y)

@@ -2,13 +2,28 @@
 
 from collections.abc import Callable
 
-from transforms.synthesis.plan import Anchor, Compare, Count, Plan, SetPlan, Value, children
+from transforms.synthesis.plan import (
+    Anchor,
+    Compare,
+    Count,
+    Intersect,
+    Plan,
+    SetPlan,
+    Subtract,
+    Unite,
+    Value,
+    children,
+)
+
+_COMBINED = (Intersect, Unite, Subtract)
 
 Stranding = Callable[[Plan], bool]
 
 
 def sets_to_tell(plan: Plan, early: bool, stranding: Stranding = lambda _: False) -> list[SetPlan]:
     """Return the inner sets to name first, inner ones first, so that no phrase nests deeper than two.
+
+    A combination within a combination is told too: "A or B but not C" could be read in two ways.
 
     Args:
         plan: what is asked.
@@ -26,7 +41,9 @@ def sets_to_tell(plan: Plan, early: bool, stranding: Stranding = lambda _: False
         limit = 1 if (early and not found) or stranding(node) else 2
         own = 0
         for level, part in levels:
-            if level >= limit and not isinstance(part, Anchor | Count | Value | Compare):
+            if (level >= limit and not isinstance(part, Anchor | Count | Value | Compare)) or (
+                isinstance(node, _COMBINED) and isinstance(part, _COMBINED)
+            ):
                 found.append(part)
                 level = 0
             own = max(own, level)
