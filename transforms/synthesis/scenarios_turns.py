@@ -7,14 +7,10 @@ from transforms.synthesis.plan import (
     Anchor,
     Compare,
     Count,
-    Filter,
     Intersect,
     Plan,
     Project,
     SetPlan,
-    Subtract,
-    Top,
-    Unite,
     Value,
     anchors,
     children,
@@ -24,6 +20,7 @@ from transforms.synthesis.record import Record
 from transforms.synthesis.scenarios import answered
 from transforms.synthesis.scene import NoScene, Scene
 from transforms.synthesis.trajectory import Trajectory
+from transforms.synthesis.variants import replaced_anchor
 from transforms.synthesis.voice import Correct, Edit, Other, Recall, Refine, Relax, Save, UseSaved
 
 _TRIES = 24
@@ -224,8 +221,10 @@ def _exchanged(
         new = draw.choose(pool) if pool else old
         if new in anchors(plan):
             continue
-        found = _with_anchor(plan, old, new)
-        if found not in without and sampler.other_anchor(found, new, draw):
+        found = replaced_anchor(plan, old, new)
+        if found in without or not sampler.other_anchor(found, new, draw):
+            continue
+        if scene.kit.gold(found) != scene.kit.gold(plan):
             return found, old
     return None
 
@@ -241,33 +240,3 @@ def _alike(scene: Scene, plan: Plan, entity: int) -> list[int]:
             return graph.holders(attribute).tolist()  # type: ignore[no-any-return]
     parts = children(plan)
     return next((pool for part in parts if (pool := _alike(scene, part, entity))), [])
-
-
-def _with_anchor(plan: Plan, old: int, new: int) -> Plan:
-    """Return a plan with another anchor."""
-
-    def inner(part: SetPlan) -> SetPlan:
-        return _with_anchor(part, old, new)  # type: ignore[return-value]
-
-    match plan:
-        case Anchor(entity):
-            return Anchor(new) if entity == old else plan
-        case Project(source, relation, inverse):
-            return Project(inner(source), relation, inverse)
-        case Intersect(parts):
-            return Intersect(tuple(inner(part) for part in parts))
-        case Unite(parts):
-            return Unite(tuple(inner(part) for part in parts))
-        case Subtract(keep, remove):
-            return Subtract(inner(keep), inner(remove))
-        case Filter(source, attribute, op, value):
-            return Filter(inner(source), attribute, op, value)
-        case Top(source, attribute, k, largest):
-            return Top(inner(source), attribute, k, largest)
-        case Count(source):
-            return Count(inner(source))
-        case Value(source, attribute):
-            return Value(inner(source), attribute)
-        case Compare(left, right, largest):
-            sides = [_with_anchor(side, old, new) for side in (left, right)]
-            return Compare(sides[0], sides[1], largest)  # type: ignore[arg-type]

@@ -242,6 +242,8 @@ class Trajectory:
 
     def _joined(self, part: Plan, outcomes: list[list[Outcome]]) -> Found:
         pages = [outcome for answer in outcomes for outcome in answer]
+        if not pages:
+            return Found()  # nothing to ask about
         sets = [outcome.members for outcome in pages if outcome.members is not None]
         return Found(frozenset().union(*sets), pages[0].handle, pages[0].number)
 
