@@ -21,7 +21,7 @@ from transforms.synthesis.graph_tables import (
 from transforms.synthesis.graph_terms import take_terms, wider_types
 from transforms.synthesis.graph_types import assign_types
 from transforms.synthesis.graph_values import Literals, Valued, take_literals
-from transforms.synthesis.names import clean_names, local_name, settle_labels, words_of
+from transforms.synthesis.names import clean, clean_names, local_name, settle_labels, words_of
 
 DANGLING = "dangling entity"
 UNKNOWN_RELATION = "unknown relation type"
@@ -242,7 +242,8 @@ def settle(named: NamedGraph, name: str, where: str) -> LoadedGraph:
         RecordError: nothing usable is left.
     """
     made = assign_types(named.entities, named.relations, named.facts)
-    words = {kind: words_of(kind) for one in named.entities.values() for kind in one.types}
+    kinds = {kind for one in named.entities.values() for kind in one.types}
+    words = {kind: _type_words(kind, named.entities) for kind in sorted(kinds)}
     labels = {**words, **made, **named.type_labels}
     for key, one in named.entities.items():
         one.label = one.label or local_name(key)
@@ -274,6 +275,12 @@ def settle(named: NamedGraph, name: str, where: str) -> LoadedGraph:
         "rejects": len(named.rejects),
     }
     return LoadedGraph(Graph(name, tables), named.rejects, counters)
+
+
+def _type_words(kind: str, entities: dict[str, NamedEntity]) -> str:
+    """Return the words of a type; one that is an entity itself has that one's label."""
+    one = entities.get(kind)
+    return clean(one.label) if one is not None and clean(one.label) else words_of(kind)
 
 
 def _drop(named: NamedGraph, lost: list[tuple[str, str]]) -> int:

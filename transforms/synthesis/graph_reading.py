@@ -6,13 +6,11 @@ tab-separated, JSON lines or N-Triples, also as .gz or .zst, and Parquet. ``enti
 other files are left alone.
 """
 
-import contextlib
-import gzip
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import orjson
 import pyarrow as pa
@@ -29,6 +27,7 @@ OnReject = Callable[[Reject], None]
 
 MALFORMED = "malformed triple"
 _DETAIL = 200
+_BOM = b"\xef\xbb\xbf"
 _CHUNK_BYTES = 1 << 18
 _WINDOW_BYTES = 64 << 20
 _FORMS: dict[str, Form] = {
@@ -137,42 +136,44 @@ def lines_of(file: InputFile, reject: OnReject) -> Iterator[tuple[int, bytes]]:
     """Yield the numbered lines of a file, without their ends; a stream that breaks is a reject."""
     number = 0
     try:
-        with _opened(file.path) as stream:
-            for line in stream:
-                number += 1
-                yield number, line.rstrip(b"\r\n")
+        for line in _cut(_chunks(file.path)):
+            number += 1
+            if number == 1:
+                line = line.removeprefix(_BOM)
+            yield number, line[:-1] if line.endswith(b"\r") else line
     except _BROKEN as error:
         reject(Reject(number + 1, "corrupt stream", str(error)[:_DETAIL], file.name))
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Iterable[bytes]]:
-    suffix = path.suffix.lower()
-    if suffix == ".zst":
-        with path.open("rb") as packed:
-            yield _cut(_decompressed(packed))
-    else:
-        with gzip.open(path, "rb") if suffix == ".gz" else path.open("rb") as stream:
-            yield stream
-
-
-def _decompressed(packed: BinaryIO) -> Iterator[bytes]:
-    """Yield what the frames of a zstd stream hold.
+def _chunks(path: Path) -> Iterator[bytes]:
+    """Yield the decompressed bytes of a file, as far as they can be read.
 
     Raises:
-        EOFError: the stream ends in mid-frame.
+        EOFError: a compressed stream ends early, after all that is good.
     """
-    context = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
-    frame = None
-    while data := packed.read(_CHUNK_BYTES):
-        while data:
-            frame = frame or context.decompressobj()
-            yield frame.decompress(data)
-            if not frame.eof:
-                break
-            data, frame = frame.unused_data, None
-    if frame is not None:
-        raise EOFError("the file ends in mid-stream")
+    suffix = path.suffix.lower()
+    with path.open("rb") as stream:
+        pieces = iter(lambda: stream.read(_CHUNK_BYTES), b"")
+        if suffix not in _PACKED:
+            yield from pieces
+            return
+        frame: Any = None
+        for data in pieces:
+            while data := data if frame is not None else data.lstrip(b"\0"):
+                frame = frame or _decoder(suffix)
+                yield frame.decompress(data)
+                if not frame.eof:
+                    break
+                data, frame = frame.unused_data, None
+        if frame is not None:
+            raise EOFError("the file ends in mid-stream")
+
+
+def _decoder(suffix: str) -> Any:
+    """Return what decodes one gzip member or one zstd frame."""
+    if suffix == ".gz":
+        return zlib.decompressobj(31)
+    return zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES).decompressobj()
 
 
 def _cut(chunks: Iterable[bytes]) -> Iterator[bytes]:
