@@ -13,12 +13,19 @@ from trainer.lineage import find_dataset
 from trainer.model import DTYPES, Decoder
 
 
-def check_vocabulary(config: TrainerConfig, reader: PackedReader) -> None:
-    """Refuse weights with fewer tokens than the dataset.
+def check_dataset(config: TrainerConfig, reader: PackedReader) -> None:
+    """Refuse weights with fewer tokens than the dataset, and steps of many micro-batches by layers.
 
     Raises:
-        ConfigError: it names both numbers.
+        ConfigError: it names both numbers, or the micro-batches of a step.
     """
+    slots = reader.slots_per_step
+    if config.training.update == "layer" and slots > 1:
+        raise ConfigError(
+            f'training.update: "layer" takes steps of one micro-batch, those of the dataset have '
+            f"{slots}; make a plan with drystone replan --global-batch {reader.slot_rows}, or use "
+            '"step"'
+        )
     vocab = config.model.shape(reader.vocab_size).vocab
     if vocab < reader.vocab_size:
         raise ConfigError(

@@ -56,6 +56,7 @@ def identity(config: TrainerConfig, plan: str, vocab: int) -> dict[str, Any]:
         **{f"model.{k}": v for k, v in asdict(config.model.architecture).items()},
         "dataset (its plan)": plan,
         "dtype": config.dtype,
+        "optimizer.states": config.optimizer.states,
         "seed": config.seed,
     }
 

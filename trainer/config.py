@@ -52,8 +52,9 @@ class TrainingSettings:
     """What planned layers store."""
     clip: Annotated[float, Minimum(0.0)] = 1.0
     """Largest global norm of a step's gradient; 0 leaves gradients as they are."""
-    update: Literal["step"] = "step"
-    """When weights change: once a step, after all its micro-batches."""
+    update: Literal["step", "layer"] = "step"
+    """When weights change: once a step, after all its micro-batches; or each layer inside the
+    backward pass, so that gradients of one layer exist at a time."""
     damaged: Literal["stop", "skip"] = "stop"
     """What becomes of a step whose rows cannot be read: the run stops, or goes on without it."""
 
@@ -76,6 +77,9 @@ class OptimizerSettings:
         Annotated[float, Minimum(0.0), Below(1.0)], Annotated[float, Minimum(0.0), Below(1.0)]
     ] = (0.9, 0.95)
     """Decay of the first and second moment."""
+    states: Literal["fp32", "split-bf16"] = "fp32"
+    """What layers' matrices are held as: float32, cast for every use; or bfloat16 with 16 bits more
+    beside them, which together are the same float32. Moments are float32 in both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +145,7 @@ class TrainerConfig:
         wrong = self.anomalies.problem() if self.anomalies else None
         if wrong:
             found.append(Problem(f"anomalies.{wrong[0]}", wrong[1]))
+        found += self._update_problems()
         if self.lr_scheduler.min_lr > self.optimizer.lr:
             found.append(
                 Problem(
@@ -149,6 +154,21 @@ class TrainerConfig:
                     "use a smaller one",
                 )
             )
+        return found
+
+    def _update_problems(self) -> list[Problem]:
+        found = []
+        if self.optimizer.states == "split-bf16" and self.dtype != "bfloat16":
+            text = f'"split-bf16" is for dtype = "bfloat16", found "{self.dtype}"; use "fp32"'
+            found.append(Problem("optimizer.states", text))
+        if self.training.update == "step":
+            return found
+        if self.training.clip:
+            text = f'"layer" cannot clip by a global norm (clip = {self.training.clip:g}); '
+            found.append(Problem("training.update", text + 'set training.clip = 0, or use "step"'))
+        if self.anomalies is not None:
+            text = '"layer" cannot leave a step out; remove [anomalies], or use "step"'
+            found.append(Problem("training.update", text))
         return found
 
     def _plan_problems(self) -> list[Problem]:
@@ -181,9 +201,7 @@ class TrainerConfig:
         return []
 
 
-NOT_BUILT: dict[tuple[str, Any], str] = {
-    ("training.update", "layer"): 'layers are not updated one by one; use "step"',
-}
+NOT_BUILT: dict[tuple[str, Any], str] = {}
 """Values known elsewhere that this trainer does not have, and what it has instead."""
 
 

@@ -21,10 +21,11 @@ from packing.format import ShardError
 from packing.reader import PackedReader
 from trainer import checkpoint
 from trainer.anomalies import Spike, Watch
-from trainer.build import build_model, check_vocabulary
+from trainer.build import build_model, check_dataset
 from trainer.config import TrainerConfig
 from trainer.gradients import StepGradients, step_gradients
 from trainer.journal import Journal
+from trainer.layerwise import LayerUpdates, step_by_layers
 from trainer.lineage import PipelineRun, find_dataset, run_of
 from trainer.metrics import StepMetrics
 from trainer.optim import build_optimizer, learning_rate
@@ -83,7 +84,7 @@ class Run:
     ) -> None:
         self.config, self.reader, self.ranks, self.progress = config, reader, ranks, progress
         self.out = Path(config.out)
-        check_vocabulary(config, reader)
+        check_dataset(config, reader)
         self.identity = checkpoint.identity(config, reader.plan.plan_fingerprint, reader.vocab_size)
         self.step = 0
         self.state = reader.initial_state()
@@ -126,7 +127,10 @@ class Run:
     def _build(self, found: checkpoint.Checkpoint | None) -> None:
         config, vocab = self.config, self.reader.vocab_size
         self.model = build_model(config, vocab, self.ranks.device, is_new=found is None)
-        self.optimizer = build_optimizer(self.model, config.optimizer)
+        self.optimizer = build_optimizer(self.model, config.optimizer, self.model.layers)
+        self.updates: LayerUpdates | None = None
+        if config.training.update == "layer":
+            self.updates = LayerUpdates(self.model, self.optimizer, self.ranks)
         if found is not None:
             ranks = self.ranks
             checkpoint.restore(
@@ -194,12 +198,14 @@ class Run:
         rate = self.watch.factor * learning_rate(
             self.step, settings.steps, self.config.optimizer.lr, self.config.lr_scheduler
         )
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
         found = None if portion.damage else self._gradients(portion)
         spike = None if found is None else self.watch.judge(found.loss, found.norm)
         if retry is not None:
             self._event("retry", self.plan_rows.of(portion.plan_step), f"try {retry.attempt + 1}")
         if found is not None and spike is None:
-            self._update(found.norm, rate)
+            self._update(found.norm)
             for event, detail in self.watch.accept(found.loss, found.norm):
                 self._event(event, detail=detail)
         else:
@@ -223,13 +229,23 @@ class Run:
 
     def _gradients(self, portion: Portion) -> StepGradients:
         try:
-            return step_gradients(self.model, portion.micro_batches, self.ranks)
+            if self.updates is None:
+                return step_gradients(self.model, portion.micro_batches, self.ranks)
+            found = step_by_layers(self.model, portion.micro_batches, self.ranks, self.updates)
         except torch.OutOfMemoryError as error:
             raise TrainingError(
                 f"step {self.step}: the device's memory ran out ({str(error).splitlines()[0]}); "
                 'set training.activations = "planned", use a smaller model, or make a plan of '
                 "fewer rows per micro-batch with drystone replan"
             ) from error
+
+        if self.updates.broken:
+            raise TrainingError(
+                f"step {self.step}: a gradient was not finite when layers above it had been "
+                f"updated; go on from {self.out}/checkpoint-{self.saved} with a lower "
+                'optimizer.lr, or with training.update = "step", which leaves such steps out'
+            )
+        return found
 
     def _leave_out(
         self, portion: Portion, found: StepGradients | None, spike: Spike | None
@@ -260,14 +276,14 @@ class Run:
         at = (self.step, portion.epoch, portion.plan_step, portion.attempt)
         return Receipt(*at, trained, rows)
 
-    def _update(self, norm: float, rate: float) -> None:
+    def _update(self, norm: float) -> None:
         """Clip the gradients by their norm and let AdamW change the weights."""
+        if self.updates is not None:
+            return
         clip = self.config.training.clip
         if clip:
             total = torch.tensor(norm, dtype=torch.float64)
             nn.utils.clip_grads_with_norm_(self.model.parameters(), clip, total)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
         self.optimizer.step()
 
     def _stops(self, stop: StopRequest) -> bool:

@@ -6,19 +6,36 @@ import torch
 from torch import nn
 
 from trainer.config import OptimizerSettings, SchedulerSettings
+from trainer.masters import SplitAdamW
 
 WSD_DECAY = 0.2
 """Share of the steps in which a warm-up-stable-decay schedule falls."""
 
 
-def build_optimizer(model: nn.Module, settings: OptimizerSettings) -> torch.optim.AdamW:
-    """Return AdamW: matrices decay, vectors (the norms' weights) do not."""
+def build_optimizer(
+    model: nn.Module, settings: OptimizerSettings, layers: nn.Module | None = None
+) -> torch.optim.Optimizer:
+    """Return AdamW: matrices decay, vectors (the norms' weights) do not.
+
+    Args:
+        model: the model.
+        settings: rate, decay and form of the states.
+        layers: the part of the model whose matrices may be split into halves of 16 bits; the
+            others (embedding, head, norms, routers) stay float32, since their gradients are sums
+            over many tokens or they are small.
+    """
     weights = [w for _, w in sorted(model.named_parameters())]
     groups = [
         {"params": [w for w in weights if w.dim() >= 2], "weight_decay": settings.weight_decay},
         {"params": [w for w in weights if w.dim() < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=settings.lr, betas=settings.betas)
+    if settings.states == "fp32":
+        return torch.optim.AdamW(groups, lr=settings.lr, betas=settings.betas)
+    optimizer = SplitAdamW(groups, settings.lr, settings.betas)
+    for name, weight in layers.named_parameters() if layers is not None else ():
+        if weight.dim() >= 2 and not name.endswith("router"):
+            optimizer.split_weight(weight)
+    return optimizer
 
 
 def learning_rate(step: int, steps: int, peak: float, settings: SchedulerSettings) -> float:

@@ -285,14 +285,13 @@ class _Backward:
             for name, w, want in zip(raw._fields, raw, needed, strict=True)
             if want
         }
-        self._raw = raw
 
     def grads(self) -> list[Tensor | None]:
-        """Return the gradients of the weights, None where none is wanted."""
-        return [
-            self.sums[name].to(w.dtype) if name in self.sums else None
-            for name, w in zip(self._raw._fields, self._raw, strict=True)
-        ]
+        """Return the gradients of the weights, None where none is wanted.
+
+        They are wide; autograd makes of them what the weight asks for.
+        """
+        return [self.sums.get(name) for name in self.weights._fields]
 
     def run(self, x: Tensor, stored: dict[str, Tensor], d_out: Tensor) -> Tensor:
         """Return the gradient for the layer's input ``x``, [tokens, hidden]."""

@@ -72,7 +72,8 @@ class Ranks:
         pending = []
         for weight in weights:
             if weight.grad is None:
-                weight.grad = torch.zeros_like(weight)
+                dtype = weight.grad_dtype or weight.dtype  # type: ignore[attr-defined]
+                weight.grad = torch.zeros_like(weight, dtype=dtype)
             pending.append(dist.all_reduce(weight.grad, async_op=True))
         for work in pending:
             work.wait()

@@ -136,6 +136,13 @@ def dataset(tmp_path_factory):
     )
 
 
+@pytest.fixture(scope="session")
+def one_slot(tmp_path_factory):
+    """A dataset whose steps are one micro-batch; the last step is short, so that a rank has none."""
+    folder = tmp_path_factory.mktemp("one") / "dataset"
+    return write_dataset(folder, random_rows(26, seed=2), dp=2, micro_batch=2, slots_per_step=1)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread():
     """Compute in one thread, also where torch was loaded before this file."""
