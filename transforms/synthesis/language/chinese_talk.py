@@ -5,7 +5,7 @@ def _lines(text: str) -> tuple[str, ...]:
     return tuple(line.strip() for line in text.strip().splitlines())
 
 
-THAT = ("那{m}{h}", "我说的那{m}{h}", "这{m}{h}")
+THAT = ("那{m}{h}", "这{m}{h}", "某{m}{h}")
 SUPPLY = (
     "我说的是{X}。",
     "{X}。",
@@ -114,7 +114,6 @@ RECALLED = ("{N}个。", "一共{N}个。", "刚才列了{N}个。")
 DONE = ("好的，已存为{name}。", "已经保存到{name}。", "名单{name}已保存。")
 REFUSAL = (
     "这个问题我答不了：现有的工具都查不到{F}。",
-    "抱歉，没有能查{F}的工具，所以无法回答。",
     "用手头的工具做不到：没有一个能给出{F}。",
     "要回答这个问题需要{F}，但没有工具能提供。",
 )
@@ -266,4 +265,12 @@ EXTRA = (
     "顺序无意义。",
     "名称未知时报错。",
 )
+NEEDS = {
+    "Intersect": "多个列表的交集",
+    "Unite": "多个列表的并集",
+    "Subtract": "两个列表的差集",
+    "Count": "列表的条目数",
+    "Filter": "按{attribute}筛选的结果",
+    "Top": "按{attribute}排序的结果",
+}
 ENTRIES = ("条目", "个")

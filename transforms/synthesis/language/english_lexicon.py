@@ -102,7 +102,7 @@ class EnglishLexicon:
         if not mark.startswith(ENTITY):
             return True
         label = self._graph.labels[int(mark.strip(ENTITY))]
-        return mention(label, 1) == label and (label[-1:].isalnum() or label[-1:] == ".")
+        return mention(label, 1) == label and label[-1:].isalnum() and label[-1:] != "s"
 
     def _build(self) -> None:
         self.ways = []

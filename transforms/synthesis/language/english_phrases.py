@@ -163,11 +163,8 @@ class EnglishPhrases:
         ]
         source = self.phrase(plan.source, draw)
         if not chosen or (way.own and way.phrases):
-            form = draw.choose(
-                [f for f in way.phrases if POSSESSIVE not in f.texts[0]] or way.clauses
-            )
             verb = "are" if many else "is"
-            return f"that {verb} among the {fill(form.of(True, False), source, draw)}"
+            return f"that {verb} among {self.phrase(plan, draw, bare=True, plural=True).text}"
         return fill(draw.choose(chosen).of(many, False), source, draw)
 
     def _same_way(self, parts: Sequence[SetPlan]) -> tuple[Way, list[str]] | None:

@@ -9,7 +9,7 @@ def _lines(text: str) -> tuple[str, ...]:
     return tuple(line.strip() for line in text.strip().splitlines())
 
 
-THAT = ("that {h}", "the {h} I mentioned", "this {h}")
+THAT = ("that {h}", "this {h}", "a certain {h}", "some {h}")
 SUPPLY = (
     "I mean {X}.",
     "{X}.",
@@ -57,7 +57,7 @@ REFINE = (
 REFINE_VERB = (
     "Which of them {P}?",
     "Of those, which {P}?",
-    "And which of these also {P}?",
+    "And which of these {P}?",
     "Now only the ones that {P}.",
 )
 CORRECT = (
@@ -444,5 +444,14 @@ EXTRA = (
     " Order is not significant.",
     " Raises an error for unknown names.",
 )
+NEEDS = {
+    "Intersect": "what several lists have in common",
+    "Unite": "what several lists hold together",
+    "Subtract": "the difference of two lists",
+    "Count": "the number of entries in a list",
+    "Filter": "the entries of a list by their {attribute}",
+    "Top": "the entries of a list with the highest or lowest {attribute}",
+}
+"""What no tool gives, where the set itself takes too long to describe."""
 ENTRIES = ("entry", "entries")
 """What members are called where a noun would not do."""

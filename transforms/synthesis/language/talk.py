@@ -8,7 +8,7 @@ from transforms.synthesis.draw import Draw
 from transforms.synthesis.language import chinese_talk, english_talk
 from transforms.synthesis.language.surface import entity_mark, lower_first, upper_first
 from transforms.synthesis.language.words import Noun
-from transforms.synthesis.plan import Plan, SetPlan, anchors
+from transforms.synthesis.plan import Anchor, Plan, Project, SetPlan, anchors, attributes, depth
 from transforms.synthesis.voice import (
     Correct,
     Edit,
@@ -149,8 +149,19 @@ class Talk:
         return self.fill(self.choose("BACK", draw), rest=small, Rest=text)
 
     def lacking(self, frame: str, lacking: Plan, draw: Draw, **slots: str) -> str:
-        """Say what no tool gives."""
-        return self.fill(frame, F=self._speech.thing(lacking, draw)[0], **slots)
+        """Say what no tool gives; of a long way to a set, its last step is told."""
+        return self.fill(frame, F=self._needed(lacking, draw), **slots)
+
+    def _needed(self, plan: Plan, draw: Draw) -> str:
+        if isinstance(plan, Project) and not isinstance(plan.source, Anchor):
+            text = self._speech.described(plan.relation, plan.inverse, draw)
+            return text if self._chinese else f"the {text}"
+        need: str = self.page.NEEDS.get(type(plan).__name__, "")
+        if depth(plan) <= 2 or not need:
+            return self._speech.thing(plan, draw)[0]
+        numbers = attributes(plan)
+        name = self._speech.attribute(numbers[-1])[0] if numbers else ""
+        return need.replace("{attribute}", name)
 
     def which(self, entity: int, draw: Draw) -> str:
         """Ask which entity is meant."""
