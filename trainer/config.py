@@ -55,6 +55,9 @@ class TrainingSettings:
     update: Literal["step", "layer"] = "step"
     """When weights change: once a step, after all its micro-batches; or each layer inside the
     backward pass, so that gradients of one layer exist at a time."""
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """What several processes hold: all of the weights and moments each; or a part each, and layers
+    are gathered for their turns (FSDP2)."""
     damaged: Literal["stop", "skip"] = "stop"
     """What becomes of a step whose rows cannot be read: the run stops, or goes on without it."""
 
@@ -161,8 +164,14 @@ class TrainerConfig:
         if self.optimizer.states == "split-bf16" and self.dtype != "bfloat16":
             text = f'"split-bf16" is for dtype = "bfloat16", found "{self.dtype}"; use "fp32"'
             found.append(Problem("optimizer.states", text))
+        if self.training.parallel == "fsdp" and self.optimizer.states != "fp32":
+            text = f'"{self.optimizer.states}" is for training.parallel = "ddp"; use "fp32"'
+            found.append(Problem("optimizer.states", text))
         if self.training.update == "step":
             return found
+        if self.training.parallel == "fsdp":
+            text = '"layer" is for training.parallel = "ddp"; use "step"'
+            found.append(Problem("training.update", text))
         if self.training.clip:
             text = f'"layer" cannot clip by a global norm (clip = {self.training.clip:g}); '
             found.append(Problem("training.update", text + 'set training.clip = 0, or use "step"'))

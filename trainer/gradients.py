@@ -11,6 +11,7 @@ from packing.reader import MicroBatch
 from trainer.feed import tensors, weight_of
 from trainer.model import Decoder
 from trainer.ranks import Ranks
+from trainer.sharding import is_sharded, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,11 @@ def step_gradients(
         )
     )
     losses: list[Tensor] = []
-    for micro in mine if weight else ():
-        batch = ranks.to_device(tensors(micro))
+    sharded = is_sharded(model)
+    # Where weights are sharded, a rank without a row must help to gather and to sum all the same.
+    computed = micro_batches if sharded else mine
+    for micro in computed if weight else ():
+        batch = ranks.to_device(tensors(micro) if micro.n_rows else _nothing())
         loss = model.loss_sum(
             batch["input_ids"],
             batch["position_ids"],
@@ -82,10 +86,12 @@ def step_gradients(
             batch["loss_weights"],
         )
         (loss / weight).backward()  # type: ignore[no-untyped-call]
-        losses.append(loss.detach().double())
-    ranks.sum_gradients(model.parameters())
+        if micro.n_rows:
+            losses.append(loss.detach().double())
+    if not sharded:
+        ranks.sum_gradients(model.parameters())
     grads = [w.grad for w in model.parameters() if w.grad is not None]
-    norm = float(nn.utils.get_total_norm(grads)) if grads else math.nan
+    norm = float(whole(nn.utils.get_total_norm(grads))) if grads else math.nan
     found = torch.stack(losses).tolist() if losses else [0.0] * len(mine)
     (total,) = ranks.sum((sum(found),))
     parts = tuple(
@@ -95,3 +101,27 @@ def step_gradients(
     # All ranks decide by the numbers of the first, whatever order theirs were summed in.
     loss_mean, norm = ranks.agree((total / weight if weight else math.nan, norm))
     return StepGradients(loss_mean, norm, int(tokens), int(rows), parts)
+
+
+def _nothing() -> dict[str, Tensor]:
+    """Return a document of one token of which nothing is trained."""
+    one = torch.zeros(1, dtype=torch.int64)
+    return {
+        "input_ids": one,
+        "position_ids": one,
+        "labels": one - 100,
+        "loss_weights": torch.zeros(1),
+        "cu_seqlens": torch.tensor([0, 1]),
+    }
+
+
+def clip_gradients(model: nn.Module, most: float, norm: float) -> None:
+    """Scale the gradients down to a global norm, where theirs is above it."""
+    if not is_sharded(model):
+        total = torch.tensor(norm, dtype=torch.float64)
+        nn.utils.clip_grads_with_norm_(model.parameters(), most, total)
+        return
+    scale = min(1.0, most / (norm + 1e-6))
+    for weight in model.parameters():
+        if weight.grad is not None:
+            weight.grad.mul_(scale)

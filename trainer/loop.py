@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from packing.format import ShardError
 from packing.reader import PackedReader
@@ -23,7 +22,7 @@ from trainer import checkpoint
 from trainer.anomalies import Spike, Watch
 from trainer.build import build_model, check_dataset
 from trainer.config import TrainerConfig
-from trainer.gradients import StepGradients, step_gradients
+from trainer.gradients import StepGradients, clip_gradients, step_gradients
 from trainer.journal import Journal
 from trainer.layerwise import LayerUpdates, step_by_layers
 from trainer.lineage import PipelineRun, find_dataset, run_of
@@ -34,6 +33,7 @@ from trainer.progress import Progress
 from trainer.ranks import Ranks
 from trainer.receipts import Chain, PlanRows, Receipt
 from trainer.saver import Saver
+from trainer.sharding import shard
 from trainer.source import Portion, StepSource
 from trainer.stopping import StopRequest
 
@@ -127,6 +127,8 @@ class Run:
     def _build(self, found: checkpoint.Checkpoint | None) -> None:
         config, vocab = self.config, self.reader.vocab_size
         self.model = build_model(config, vocab, self.ranks.device, is_new=found is None)
+        if config.training.parallel == "fsdp" and self.ranks.world > 1:
+            shard(self.model, self.ranks.world, self.ranks.device)
         self.optimizer = build_optimizer(self.model, config.optimizer, self.model.layers)
         self.updates: LayerUpdates | None = None
         if config.training.update == "layer":
@@ -282,8 +284,7 @@ class Run:
             return
         clip = self.config.training.clip
         if clip:
-            total = torch.tensor(norm, dtype=torch.float64)
-            nn.utils.clip_grads_with_norm_(self.model.parameters(), clip, total)
+            clip_gradients(self.model, clip, norm)
         self.optimizer.step()
 
     def _stops(self, stop: StopRequest) -> bool:

@@ -143,5 +143,6 @@ class Decoder(nn.Module):
         weights: Tensor,
     ) -> Tensor:
         """Return the weighted sum of the losses of a micro-batch, see :func:`head_loss`."""
-        hidden = self(input_ids, positions, boundaries)
+        # Not by calling the module: where weights are sharded, this method is what gathers them.
+        hidden = self.forward(input_ids, positions, boundaries)
         return head_loss(hidden, self.head, labels, weights)

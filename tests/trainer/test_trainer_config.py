@@ -30,6 +30,7 @@ steps = 30
 activations = "planned"
 clip = 0.5
 update = "step"
+parallel = "ddp"
 damaged = "skip"
 [training.plan]
 tile = 512
