@@ -332,3 +332,39 @@ def test_the_real_graphs() -> None:
     assert {"上映时间": "date", "片长": "number", "地址": "text"}.items() <= {
         one.id: one.kind for one in graph.attributes
     }.items()
+
+
+def test_names_as_files_give_them(tmp_path: Path) -> None:
+    """A BOM and Windows line ends are no part of a name; ids give words; brackets an alias."""
+    rows = ["\ufeffAndrei_Rublev\tbirthPlace\tMoscow,_Russia", "Solaris_(1972_film)\tmade_in\tUSSR"]
+    (tmp_path / "a.tsv").write_bytes("\r\n".join([*rows, ""]).encode())
+    graph = load_graph(tmp_path).graph
+    assert sorted(graph.labels) == [
+        "Andrei Rublev",
+        "Moscow, Russia",
+        "Solaris (1972 film)",
+        "USSR",
+    ]
+    assert graph.labels[graph.named("Solaris")[0]] == "Solaris (1972 film)"
+    assert [one.label for one in graph.relations] == ["birth place", "made in"]
+    assert set(graph.entity_ids) >= {"Andrei_Rublev", "Moscow,_Russia"}
+
+
+def test_a_type_that_is_an_entity_has_its_label(tmp_path: Path) -> None:
+    """Types by id get the words of the entity or of types.jsonl; bare numbers give no noun."""
+    rows = [{"id": "Q1", "label": "Ada", "types": ["Q5"]}, {"id": "Q2", "types": ["Q515"]}]
+    rows += [{"id": "Q3", "label": "x", "types": ["Q9"]}, {"id": "Q5", "label": "human"}]
+    write_lines(tmp_path / "entities.jsonl", rows)
+    write_lines(tmp_path / "types.jsonl", [{"id": "Q515", "label": "city"}])
+    write_lines(tmp_path / "triples.tsv", ["Q1\tborn_in\tQ2", "Q1\tknows\tQ3", "Q5\tsee\tQ3"])
+    graph = load_graph(tmp_path).graph
+    words = {one: graph.type_labels[graph.type_of(n)] for n, one in enumerate(graph.entity_ids)}
+    assert words == {"Q1": "human", "Q2": "city", "Q3": "entity", "Q5": "entity"}
+
+
+def test_a_relation_among_equals_names_no_type(tmp_path: Path) -> None:
+    """Neighbours of each other are not called neighbours; nobody is called after a number."""
+    rows = [f"c{a}\t{r}\tc{b}" for a in range(6) for b in range(6) for r in ("neighbor", "term7")]
+    write_lines(tmp_path / "triples.tsv", [*rows, *(f"x{n}\tterm8\ty{n % 2}" for n in range(9))])
+    graph = load_graph(tmp_path).graph
+    assert set(graph.type_labels) == {"entity"}

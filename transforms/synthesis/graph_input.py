@@ -1,5 +1,6 @@
 """From the files of a graph to a graph: what is dropped and why, what is inferred, what is renamed."""
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +22,20 @@ from transforms.synthesis.graph_tables import (
 from transforms.synthesis.graph_terms import take_terms, wider_types
 from transforms.synthesis.graph_types import assign_types
 from transforms.synthesis.graph_values import Literals, Valued, take_literals
-from transforms.synthesis.names import clean, clean_names, local_name, settle_labels, words_of
+from transforms.synthesis.names import (
+    clean,
+    clean_names,
+    generic_word,
+    local_name,
+    settle_labels,
+    words_of,
+)
 
 DANGLING = "dangling entity"
 UNKNOWN_RELATION = "unknown relation type"
 COLLIDING = "colliding label"
+
+_OPAQUE = re.compile(r"[a-z]{0,2}\d+")
 
 
 @dataclass(slots=True)
@@ -244,6 +254,8 @@ def settle(named: NamedGraph, name: str, where: str) -> LoadedGraph:
     made = assign_types(named.entities, named.relations, named.facts)
     kinds = {kind for one in named.entities.values() for kind in one.types}
     words = {kind: _type_words(kind, named.entities) for kind in sorted(kinds)}
+    generic = generic_word(one.label for one in named.relations.values())
+    words = {kind: generic if _OPAQUE.fullmatch(text) else text for kind, text in words.items()}
     labels = {**words, **made, **named.type_labels}
     for key, one in named.entities.items():
         one.label = one.label or local_name(key)

@@ -14,7 +14,7 @@ from transforms.synthesis.graph_tables import (
     named_well,
     numbered_types,
 )
-from transforms.synthesis.names import mostly_cjk, words_of
+from transforms.synthesis.names import generic_word, words_of
 
 Facts = Mapping[str, npt.NDArray[np.int64]]
 
@@ -156,7 +156,7 @@ def _existing(ours: list[NamedEntity], typed: npt.NDArray[np.int64], label: str)
 def _rest(
     ours: list[NamedEntity], relations: Mapping[str, NamedRelation], labels: dict[str, str]
 ) -> None:
-    word = "实体" if mostly_cjk(one.label for one in relations.values()) else "entity"
+    word = generic_word(one.label for one in relations.values())
     for one in ours:
         if not one.types:
             one.types = ("entity",)
@@ -171,12 +171,13 @@ def role_words(label: str) -> str:
 def is_noun(label: str) -> bool:
     """Return whether the words of a relation can name its tails, as far as their form tells."""
     words = label.lower().split()
-    if not words or not label.isascii():
-        return bool(words)
+    if not words or any(one.isdigit() for one in label):
+        return False
+    if not label.isascii():
+        return True
     first, last = words[0], words[-1]
-    return not (
-        last in _NO_NOUN_END or first in _NO_NOUN_START or (first.endswith("ed") and len(words) > 1)
-    )
+    verb = first in _NO_NOUN_START or (first.endswith("ed") and len(words) > 1)
+    return not (verb or last in _NO_NOUN_END or last.endswith("ing"))
 
 
 def _cluster(
@@ -205,11 +206,15 @@ def _cluster(
         leader_of[role.entities[known < 0]] = best
     for cluster in clusters:
         places = np.unique(np.concatenate([role.entities for role in cluster]))
-        # A role of some of them (director) is no name for all of them (people).
+        # A role of some of them (director) is no name for all of them (people); nor is one that
+        # they have for each other (neighbour).
+        own = {role.relation for role in cluster if role.side == 0}
         tails = [
             role
             for role in cluster
-            if role.side == 1 and len(role.entities) >= _LEAST_SHARE * len(places)
+            if role.side == 1
+            and role.relation not in own
+            and len(role.entities) >= _LEAST_SHARE * len(places)
         ]
         nouns = [role_words(relations[role.relation].label) for role in tails]
         nouns = [words for words in nouns if is_noun(words)]

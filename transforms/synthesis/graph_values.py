@@ -15,6 +15,7 @@ from transforms.synthesis.literals import Values, read_values
 from transforms.synthesis.names import clean
 
 _MOST_WIDTH = 48
+_MOST_NAME = 120
 _LEAST_SHORT = 0.9
 _LEAST_MIXED = 0.5
 _LEAST_SEVERAL = 0.1
@@ -111,13 +112,14 @@ def take_literals(
 def _name_things(group: Literals) -> bool:
     """Return whether texts name things that can be asked for."""
     texts = group.texts
+    if not group.said:
+        # A name that is nowhere a head is as good a name.
+        return 2 * sum(_width(text) <= _MOST_NAME for text in texts) > len(texts)
     short = [_width(text) <= _MOST_WIDTH and not _SENTENCE.search(text) for text in texts]
     if group.entity_tails:
         return sum(short) >= _LEAST_MIXED * len(texts)
     if sum(short) < _LEAST_SHORT * len(texts):
         return False
-    if not group.said:
-        return True
     if len(texts) < _LEAST_VALUES:
         return False
     per_head = Counter(group.heads)
@@ -145,12 +147,18 @@ def _promote(groups: Sequence[Literals], found: Valued) -> None:
         pairs = found.facts.setdefault(group.relation, [])
         for head, text in zip(group.heads, group.texts, strict=True):
             name = best[_value_key(clean(text))] if group.said else clean(text)
-            if not name or _width(name) > _MOST_WIDTH or _LISTED.search(name):
+            if not name or _too_much(name, group.said):
                 found.unused[group.relation] += 1
                 continue
             entity = VALUE + name if group.said else text
-            found.entities.setdefault(entity, NamedEntity(name))
+            found.entities.setdefault(entity, NamedEntity(name if group.said else ""))
             pairs.append((head, entity))
+
+
+def _too_much(name: str, said: bool) -> bool:
+    if not said:
+        return _width(name) > _MOST_NAME
+    return _width(name) > _MOST_WIDTH or _LISTED.search(name) is not None
 
 
 def _value_key(text: str) -> str:

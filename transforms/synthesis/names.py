@@ -14,6 +14,7 @@ _LONG = 96
 _MOST_ALIASES = 16
 _PREFIX = re.compile(r"[A-Za-z][\w.-]*:(?=\w)")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_BRACKETS = re.compile(r"\s*[(（][^()（）]*[)）]$")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
 
@@ -54,13 +55,20 @@ def mostly_cjk(texts: Iterable[str]) -> bool:
     return 2 * sum(found) > len(found)
 
 
+def generic_word(labels: Iterable[str]) -> str:
+    """Return the word for an entity of no known type, in the language of some labels."""
+    return "实体" if mostly_cjk(labels) else "entity"
+
+
 def clean_names(one: NamedEntity) -> None:
     """Tidy an entity's label and description, and its aliases: each key once, none the label's."""
     one.label = clean(one.label)
     one.description = clean(one.description)
     seen = {name_key(one.label), ""}
     kept: list[str] = []
-    for alias in map(clean, one.aliases):
+    # Paris (Texas) is called Paris too.
+    plain = _BRACKETS.sub("", one.label)
+    for alias in map(clean, (plain, *one.aliases)):
         key = name_key(alias)
         if key not in seen and len(kept) < _MOST_ALIASES:
             seen.add(key)
