@@ -9,6 +9,7 @@ from jsonschema import Draft202012Validator
 from small_voice import SmallVoice
 
 from transforms.synthesis.build import SCENARIOS, Block, cells, generate, generate_block
+from transforms.synthesis.closure import Steps, derive
 from transforms.synthesis.executor import TRANSIENT, Directory
 from transforms.synthesis.graph import Graph
 from transforms.synthesis.limits import Limits
@@ -186,6 +187,20 @@ def test_missing_tools_are_missing(records: list[Record], graph: Graph) -> None:
         assert not _names(record)
         needed = _ids(json.loads(record.plan or record.turns[-1]["plan"]))
         assert needed - {tuple(op) for op in record.ops}
+
+
+def test_answers_are_out_of_reach_without_the_tool(records: list[Record], graph: Graph) -> None:
+    """The search finds no way to what is refused or open, and one to what is answered."""
+    numbers = Numbers.of(graph)
+    for record in _of(records, "missing_tool", "plain"):
+        ops = [read_op(op, numbers) for op in record.ops]
+        steps = Steps(
+            frozenset((op[1], op[2]) for op in ops if op[0] == "project"),
+            frozenset(op[1] for op in ops if op[0] in ("value", "filter", "top")),
+        )
+        found = derive(parse(record.turns[-1]["plan"], numbers), graph, steps)
+        assert found.decided
+        assert (found.plan is None) == (record.labels["scenario"] == "missing_tool")
 
 
 def _ids(plan: list) -> set[tuple]:

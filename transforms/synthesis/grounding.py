@@ -14,21 +14,17 @@ from transforms.synthesis.incoming import Incoming
 from transforms.synthesis.limits import Limits
 from transforms.synthesis.plan import (
     Anchor,
-    Compare,
     Count,
-    Filter,
     Intersect,
     Plan,
     Project,
     SetPlan,
     Subtract,
-    Top,
     Unite,
-    Value,
     members,
+    relations,
 )
 from transforms.synthesis.spread import Spread
-from transforms.synthesis.threshold import threshold
 
 LONG_PATTERNS = ("2i", "3i", "ip", "pi", "2in", "inp")
 """Patterns with a branch of one relation that can have a long result."""
@@ -72,8 +68,8 @@ class Grounding:
         """Whether what comes too often is held back."""
         self._makers: dict[str, Callable[[int, int, Draw], Plan]] = {
             "1p": lambda e, edge, draw: self._last(e, edge, draw),
-            "2p": lambda e, edge, draw: self._chain(e, edge, draw, 2),
-            "3p": lambda e, edge, draw: self._chain(e, edge, draw, 3),
+            "2p": lambda e, edge, draw: self.chain(e, edge, draw, 2),
+            "3p": lambda e, edge, draw: self.chain(e, edge, draw, 3),
             "2i": lambda e, edge, draw: self._meet(e, edge, draw, 2),
             "3i": lambda e, edge, draw: self._meet(e, edge, draw, 3),
             "ip": self._meet_then,
@@ -83,7 +79,7 @@ class Grounding:
             "2in": lambda e, edge, draw: self._differ(self._last(e, edge, draw), e, draw),
             "3in": lambda e, edge, draw: self._differ(self._meet(e, edge, draw, 2, 2), e, draw),
             "inp": self._differ_then,
-            "pin": lambda e, edge, draw: self._differ(self._chain(e, edge, draw, 2), e, draw),
+            "pin": lambda e, edge, draw: self._differ(self.chain(e, edge, draw, 2), e, draw),
             "pni": lambda e, edge, draw: self._differ(self._last(e, edge, draw), e, draw, 2),
             "count": self._count,
         }
@@ -103,50 +99,6 @@ class Grounding:
             NoGround: no relation leads where the pattern needs one.
         """
         return self._makers[pattern](entity, edge, draw)
-
-    def valued(self, pattern: str, entity: int, attribute: int, draw: Draw) -> Plan:
-        """Draw a plan of ``filter``, ``top``, ``value`` or ``compare`` over an attribute.
-
-        Raises:
-            NoGround: no relation leads to the entity, or it has no fellow to be compared with.
-        """
-        if pattern == "value":
-            if draw.chance(0.3) and (link := self.narrow.draw(entity, draw)):
-                edge, source = link
-                return Value(_project(self._anchor(source, draw), edge), attribute)
-            return Value(Anchor(entity), attribute)
-        if pattern == "compare":
-            other = self._fellow(entity, self._graph.holders(attribute).tolist(), draw)
-            sides = draw.shuffled([Value(Anchor(e), attribute) for e in (entity, other)])
-            return Compare(sides[0], sides[1], draw.chance(0.6))
-        link = self.wide.draw(entity, draw)
-        if link is None:
-            raise NoGround
-        source_plan: SetPlan = (
-            _project(self._anchor(link[1], draw), link[0])
-            if draw.chance(0.7)
-            else self._chain(entity, link[0], draw, 2)
-        )
-        found = members(source_plan, self._graph)
-        if pattern == "top":
-            k = 1 if draw.chance(0.6) else draw.between(2, 3)
-            return Top(source_plan, attribute, min(k, max(1, len(found) - 1)), draw.chance(0.6))
-        condition = threshold(self._graph, found, attribute, entity, draw)
-        if condition is None:
-            raise NoGround
-        return Filter(source_plan, attribute, *condition)
-
-    def compared(self, entity: int, edge: int, draw: Draw) -> Compare:
-        """Draw a comparison of how many targets two entities have by an edge.
-
-        Raises:
-            NoGround: the entity has no fellow to be compared with.
-        """
-        relation, inverse = divmod(edge, 2)
-        heads = self._graph.heads(relation, bool(inverse)).tolist()
-        pair = (entity, self._fellow(entity, heads, draw))
-        sides = draw.shuffled([Count(_project(Anchor(e), edge)) for e in pair])
-        return Compare(sides[0], sides[1], draw.chance(0.6))
 
     def long_branch(self, plan: SetPlan, draw: Draw) -> tuple[SetPlan, SetPlan]:
         """Exchange a branch of one relation for one with a long result; return plan and branch.
@@ -176,7 +128,7 @@ class Grounding:
         spread = self._long_spread if self.evenly else None
         if spread is not None and draw.uniform() >= spread.anchor(link[1]):
             raise TooOften
-        return _project(Anchor(link[1]), link[0])
+        return project(Anchor(link[1]), link[0])
 
     def _source(self, entity: int, edge: int, draw: Draw) -> int:
         sources = self.wide.sources(entity, edge)
@@ -184,8 +136,12 @@ class Grounding:
             raise NoGround
         return draw.choose(sources)
 
-    def _anchor(self, entity: int, draw: Draw) -> Anchor:
-        """Take an entity as an anchor, if it is not one too often."""
+    def anchor(self, entity: int, draw: Draw) -> Anchor:
+        """Take an entity as an anchor.
+
+        Raises:
+            TooOften: it is one too often.
+        """
         if not self.again(entity, draw):
             raise TooOften
         return Anchor(entity)
@@ -198,11 +154,21 @@ class Grounding:
         """Return whether some entities may be an answer once more."""
         return not self.evenly or draw.uniform() < self._spread.answers(entities)
 
-    def _last(self, entity: int, edge: int, draw: Draw) -> Project:
-        return _project(self._anchor(self._source(entity, edge, draw), draw), edge)
+    def walked(self, plan: Plan, draw: Draw) -> bool:
+        """Return whether the relations of a plan may be walked once more."""
+        if not self.evenly:
+            return True
+        return draw.uniform() < self._spread.relations([one for one, _ in relations(plan)])
 
-    def _chain(self, entity: int, edge: int, draw: Draw, n: int) -> SetPlan:
-        """Draw a chain of ``n`` relations into an entity; the last one is ``edge``."""
+    def _last(self, entity: int, edge: int, draw: Draw) -> Project:
+        return project(self.anchor(self._source(entity, edge, draw), draw), edge)
+
+    def chain(self, entity: int, edge: int, draw: Draw, n: int) -> SetPlan:
+        """Draw a chain of ``n`` relations into an entity; the last one is ``edge``.
+
+        Raises:
+            NoGround: no relation leads on.
+        """
         edges, at = [edge], self._source(entity, edge, draw)
         for _ in range(n - 1):
             link = self.narrow.draw(at, draw, without=edges[-1] ^ 1)
@@ -210,9 +176,9 @@ class Grounding:
                 raise NoGround
             edges.append(link[0])
             at = link[1]
-        plan: SetPlan = self._anchor(at, draw)
+        plan: SetPlan = self.anchor(at, draw)
         for one in reversed(edges):
-            plan = _project(plan, one)
+            plan = project(plan, one)
         return plan
 
     def single(self, entity: int, draw: Draw) -> Project:
@@ -224,7 +190,7 @@ class Grounding:
         link = self.wide.draw(entity, draw)
         if link is None:
             raise NoGround
-        return _project(self._anchor(link[1], draw), link[0])
+        return project(self.anchor(link[1], draw), link[0])
 
     def _meet(self, entity: int, edge: int, draw: Draw, n: int, least: int = 1) -> SetPlan:
         """Draw ``n`` relations into an entity whose sets have ``least`` entities in common.
@@ -241,7 +207,7 @@ class Grounding:
             link = self.wide.draw(entity, draw)
             if link is None:
                 break
-            part = _project(Anchor(link[1]), link[0])
+            part = project(Anchor(link[1]), link[0])
             if any(part.source == other.source for other in parts):
                 continue
             tried = [*sets, self._set(part)]
@@ -267,10 +233,10 @@ class Grounding:
 
     def _meet_then(self, entity: int, edge: int, draw: Draw) -> SetPlan:
         at, before = self._inner(entity, edge, draw)
-        return _project(self._meet(at, before, draw, 2), edge)
+        return project(self._meet(at, before, draw, 2), edge)
 
     def _chain_meet(self, entity: int, edge: int, draw: Draw) -> SetPlan:
-        parts = [self._chain(entity, edge, draw, 2), self.single(entity, draw)]
+        parts = [self.chain(entity, edge, draw, 2), self.single(entity, draw)]
         return Intersect(tuple(draw.shuffled(parts)))
 
     def _join(self, entity: int, edge: int, draw: Draw) -> SetPlan:
@@ -278,7 +244,7 @@ class Grounding:
         relation, inverse = divmod(edge, 2)
         if draw.chance(0.5):
             sources = self._graph.heads(relation, bool(inverse))
-            other: SetPlan = _project(self._anchor(draw.choose(sources.tolist()), draw), edge)
+            other: SetPlan = project(self.anchor(draw.choose(sources.tolist()), draw), edge)
         else:
             kind = self._graph.type_of(entity)
             fellows = members(first, self._graph) if kind < 0 else ()
@@ -288,7 +254,7 @@ class Grounding:
 
     def _join_then(self, entity: int, edge: int, draw: Draw) -> SetPlan:
         at, before = self._inner(entity, edge, draw)
-        return _project(self._join(at, before, draw), edge)
+        return project(self._join(at, before, draw), edge)
 
     def _differ(self, keep: SetPlan, entity: int, draw: Draw, n: int = 1) -> SetPlan:
         """Take from a set a chain of ``n`` relations that leads to another member of it."""
@@ -302,9 +268,9 @@ class Grounding:
                 continue
             edge, source = link
             remove = (
-                _project(self._anchor(source, draw), edge)
+                project(self.anchor(source, draw), edge)
                 if n == 1
-                else self._chain(other, edge, draw, n)
+                else self.chain(other, edge, draw, n)
             )
             if entity not in members(remove, self._graph):
                 return Subtract(keep, remove)
@@ -312,24 +278,16 @@ class Grounding:
 
     def _differ_then(self, entity: int, edge: int, draw: Draw) -> SetPlan:
         at, before = self._inner(entity, edge, draw)
-        return _project(self._differ(self._last(at, before, draw), at, draw), edge)
+        return project(self._differ(self._last(at, before, draw), at, draw), edge)
 
     def _count(self, entity: int, edge: int, draw: Draw) -> Plan:
         form = draw.choose(("1p", "1p", "2p", "2i", "2in"))
         inner = self.plan(form, entity, edge, draw)
         return Count(inner)  # type: ignore[arg-type]
 
-    def _fellow(self, entity: int, pool: list[int], draw: Draw) -> int:
-        """Draw another entity of the same main type from a pool."""
-        kind = self._graph.type_of(entity)
-        for _ in range(8):
-            other = draw.choose(pool)
-            if other != entity and self._graph.type_of(other) == kind:
-                return other
-        raise NoGround
 
-
-def _project(source: SetPlan, edge: int) -> Project:
+def project(source: SetPlan, edge: int) -> Project:
+    """Return what a set has by an edge."""
     return Project(source, edge >> 1, bool(edge & 1))
 
 

@@ -27,7 +27,7 @@ class Incoming:
     def __init__(self, graph: Graph, least: int, most: int) -> None:
         edges, sources, targets = _links(graph, least, most)
         order = np.lexsort((sources, edges, targets))
-        self._edges = edges[order]
+        self.link_edges = edges[order]
         self.link_sources, self.link_targets = sources[order], targets[order]
         self._bounds = np.searchsorted(targets[order], np.arange(graph.n_entities + 1))
         order = np.lexsort((targets, edges))
@@ -86,7 +86,7 @@ class Incoming:
             starts: the edges that plans start from, each as often as they do; where there are
                 none, links are only gone on with.
         """
-        edges, targets = self._edges, self.link_targets
+        edges, targets = self.link_edges, self.link_targets
         new = np.ones(len(edges), bool)
         new[1:] = (edges[1:] != edges[:-1]) | (targets[1:] != targets[:-1])
         group = np.cumsum(new) - 1
@@ -105,7 +105,7 @@ class Incoming:
 
     def summed_by_source(self, links: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return for each link the sum over all links with its source and edge."""
-        keys = self.link_sources.astype(np.int64) * len(self._weight) + self._edges
+        keys = self.link_sources.astype(np.int64) * len(self._weight) + self.link_edges
         _, group = np.unique(keys, return_inverse=True)
         summed = np.bincount(group, links).astype(np.float64)
         return summed[group]
@@ -114,7 +114,7 @@ class Incoming:
         low, high = int(self._bounds[entity]), int(self._bounds[entity + 1])
         if low == high:
             return _NO_LINKS
-        edges = self._edges[low:high]
+        edges = self.link_edges[low:high]
         starts = np.flatnonzero(np.append(True, edges[1:] != edges[:-1])).tolist()
         sources = self.link_sources[low:high].tolist()
         kinds = edges[starts].tolist()

@@ -15,16 +15,15 @@ from typing import Any, Literal
 import orjson
 
 from transforms.synthesis.draw import Draw
+from transforms.synthesis.needs import needed_ops
 from transforms.synthesis.plan import (
     Anchor,
     Count,
     Filter,
-    Intersect,
     Plan,
     Project,
     Subtract,
     Top,
-    Unite,
     Value,
     canonical,
     children,
@@ -35,8 +34,8 @@ from transforms.synthesis.replay import tools_of
 from transforms.synthesis.scene import Kit
 from transforms.synthesis.style import Style
 from transforms.synthesis.tools import Tool
-from transforms.synthesis.trajectory import Trajectory, WrongWay, needed_ops
-from transforms.synthesis.variants import exchanged, replaced_anchor
+from transforms.synthesis.trajectory import Trajectory, WrongWay
+from transforms.synthesis.variants import exchanged, parts_of, reduced, replaced_anchor
 
 Kind = Literal[
     "wrong_tool",
@@ -165,12 +164,12 @@ class Preferences:
             case "swapped_arguments":
                 yield from _swapped(plan)
             case "dropped_call":
-                yield from draw.shuffled(list(_reduced(plan)))
+                yield from draw.shuffled(list(reduced(plan)))
             case "premature_answer":
                 yield from draw.shuffled(list(_inner(plan)))
 
     def _other_tools(self, plan: Plan, tools: list[Tool], draw: Draw) -> Iterator[Plan]:
-        walks = [part for part in _parts(plan) if isinstance(part, Project)]
+        walks = [part for part in parts_of(plan) if isinstance(part, Project)]
         others = [tool.op for tool in tools if tool.op[0] == "project"]
         for _ in range(_TRIES if walks else 0):
             part = draw.choose(walks)
@@ -180,7 +179,7 @@ class Preferences:
 
     def _other_entities(self, plan: Plan, draw: Draw) -> Iterator[Plan]:
         graph = self._kit.graph
-        named = [part.entity for part in _parts(plan) if isinstance(part, Anchor)]
+        named = [part.entity for part in parts_of(plan) if isinstance(part, Anchor)]
         for _ in range(_TRIES):
             entity = draw.choose(named)
             kind = graph.type_of(entity)
@@ -210,15 +209,9 @@ def _same(answer: dict[str, Any], gold: dict[str, Any]) -> bool:
     return answer == gold
 
 
-def _parts(plan: Plan) -> Iterator[Plan]:
-    yield plan
-    for part in children(plan):
-        yield from _parts(part)
-
-
 def _swapped(plan: Plan) -> Iterator[Plan]:
     """Yield plans with the arguments of an operation exchanged or turned round."""
-    for part in _parts(plan):
+    for part in parts_of(plan):
         match part:
             case Subtract(keep, remove):
                 yield exchanged(plan, part, Subtract(remove, keep))
@@ -227,20 +220,6 @@ def _swapped(plan: Plan) -> Iterator[Plan]:
             case Filter(source, attribute, op, value) if op != "is":
                 turned = Filter(source, attribute, "max" if op == "min" else "min", value)
                 yield exchanged(plan, part, turned)
-
-
-def _reduced(plan: Plan) -> Iterator[Plan]:
-    """Yield plans with an operation, and what feeds it alone, left out."""
-    for part in _parts(plan):
-        match part:
-            case Intersect(parts) | Unite(parts):
-                for place in range(len(parts)):
-                    rest = (*parts[:place], *parts[place + 1 :])
-                    yield exchanged(plan, part, type(part)(rest) if len(rest) > 1 else rest[0])
-            case Subtract(keep, _):
-                yield exchanged(plan, part, keep)
-            case Filter(source) | Top(source) if part is not plan:
-                yield exchanged(plan, part, source)
 
 
 def _inner(plan: Plan) -> Iterator[Plan]:

@@ -14,6 +14,7 @@ import numpy as np
 from transforms.synthesis.draw import Draw, combine
 from transforms.synthesis.graph import Graph
 from transforms.synthesis.grounding import LONG_PATTERNS, Grounding, NoGround, TooOften, slots
+from transforms.synthesis.grounding_values import ValueGrounding
 from transforms.synthesis.limits import Limits
 from transforms.synthesis.plan import (
     PATTERNS,
@@ -62,6 +63,7 @@ class Sampler:
         self._sets: dict[tuple[int, int, bool], frozenset[int]] = {}
         self.rules = Rules(graph, limits, self.step)
         self._grounding = Grounding(graph, limits)
+        self._values = ValueGrounding(graph, self._grounding)
         self._edges = self._grounding.starts
         self._attributes = slots([len(graph.holders(a)) for a in range(len(graph.attributes))])
         self._closed = any(relation.declared_complete for relation in graph.relations)
@@ -148,11 +150,11 @@ class Sampler:
             raise NoGround
         if by_value:
             attribute, entity = self._start(pattern, place, attempt, True)
-            return grounding.valued(pattern, entity, attribute, draw), None
+            return self._values.valued(pattern, entity, attribute, draw), None
         edge, entity = self._start(pattern, place, attempt, False)
         if pattern == "compare":
             source = draw.choose(grounding.wide.sources(entity, edge))
-            return grounding.compared(source, edge, draw), None
+            return self._values.compared(source, edge, draw), None
         plan = grounding.plan(pattern, entity, edge, draw)
         if not long:
             return plan, None
@@ -174,7 +176,9 @@ class Sampler:
         return number, int(answers[permuted(turn % len(answers), len(answers), offset)])
 
     def let_through(self, plan: Plan, draw: Draw) -> bool:
-        """Return whether the answer's entities may be drawn once more."""
+        """Return whether a plan's relations and its answer's entities may be drawn once more."""
+        if not self._grounding.walked(plan, draw):
+            return False
         if isinstance(plan, Count | Value | Compare):
             return True
         found = members_by(plan, self.graph, self.step)

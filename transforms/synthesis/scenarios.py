@@ -7,10 +7,12 @@ environment alone: every call fits its tool's schema.
 from collections.abc import Callable
 
 from transforms.synthesis.ambiguous import ambiguous_names, forward_plan
+from transforms.synthesis.closure import Steps, derive
 from transforms.synthesis.distractors import Kind
 from transforms.synthesis.draw import Draw
 from transforms.synthesis.executor import TRANSIENT
 from transforms.synthesis.graph import name_key
+from transforms.synthesis.needs import needed_ops
 from transforms.synthesis.plan import (
     Anchor,
     Plan,
@@ -25,13 +27,14 @@ from transforms.synthesis.plan import (
 from transforms.synthesis.record import Record
 from transforms.synthesis.scene import NoScene, Scene
 from transforms.synthesis.style import Style
-from transforms.synthesis.trajectory import Trajectory, needed_ops
+from transforms.synthesis.trajectory import Trajectory
 from transforms.synthesis.voice import Op
 
 Maker = Callable[[Scene], Record]
 
 _ROUNDS = 20
 """Records of one pattern that begin with one ambiguous name, at most."""
+_MOST_SETS = 2_000
 _AMOUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 20, 30)
 
 
@@ -76,12 +79,14 @@ def missing_tool(scene: Scene) -> Record:
     plan = scene.sample().plan
     style = scene.style([plan])
     draw = scene.draw.child("missing")
-    op, lacking = draw.choose(_essential(plan, style))
-    trajectory = scene.stage([plan], style, lacking=[op, ("deprecated", *op)])
-    scene.ask(trajectory, scene.kit.voice.question(plan, draw))
-    text = scene.kit.voice.refusal(plan, lacking, draw)
-    scene.reply(trajectory, text, "refuse", plan, {"kind": "none"})
-    return scene.record(trajectory)
+    for op, lacking in draw.shuffled(_essential(plan, style))[:3]:
+        trajectory = scene.stage([plan], style, lacking=[op, ("deprecated", *op)])
+        if _out_of_reach(scene, plan, trajectory):
+            scene.ask(trajectory, scene.kit.voice.question(plan, draw))
+            text = scene.kit.voice.refusal(plan, lacking, draw)
+            scene.reply(trajectory, text, "refuse", plan, {"kind": "none"})
+            return scene.record(trajectory)
+    raise NoScene("the answer can be found without the tool")
 
 
 def partial_tool(scene: Scene) -> Record:
@@ -97,6 +102,8 @@ def partial_tool(scene: Scene) -> Record:
     if not gone:
         raise NoScene("the part takes the same tools")
     trajectory = scene.stage([plan], style, lacking=[*gone, *(("deprecated", *op) for op in gone)])
+    if not _out_of_reach(scene, plan, trajectory):
+        raise NoScene("the answer can be found without the tool")
     draw = scene.draw.child("partial")
     scene.ask(trajectory, scene.kit.voice.question(plan, draw))
     trajectory.work(known, scene.thought(plan))
@@ -222,6 +229,15 @@ def no_tool(scene: Scene) -> Record:
             scene.ask(trajectory, spoken)
             scene.reply(trajectory, reply, "chat")
     return scene.record(trajectory)
+
+
+def _out_of_reach(scene: Scene, plan: Plan, trajectory: Trajectory) -> bool:
+    """Return whether it is proved that the tools at hand do not give a plan's answer."""
+    ops = [tool.op for tool in trajectory.tools]
+    edges = frozenset((int(op[1]), bool(op[2])) for op in ops if op[0] == "project")
+    attributes = frozenset(int(op[1]) for op in ops if op[0] in ("value", "filter", "top"))
+    found = derive(plan, scene.kit.graph, Steps(edges, attributes), _MOST_SETS)
+    return found.decided and found.plan is None
 
 
 def _essential(plan: Plan, style: Style) -> list[tuple[Op, Plan]]:

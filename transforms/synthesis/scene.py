@@ -11,6 +11,7 @@ from transforms.synthesis.draw import Draw
 from transforms.synthesis.executor import Directory
 from transforms.synthesis.graph import Graph
 from transforms.synthesis.limits import Limits
+from transforms.synthesis.needs import needed_ops
 from transforms.synthesis.plan import (
     Compare,
     Count,
@@ -28,7 +29,7 @@ from transforms.synthesis.record import Label, Record
 from transforms.synthesis.sampler import Sample, Sampler
 from transforms.synthesis.style import Style, draw_style
 from transforms.synthesis.tools import ToolFactory
-from transforms.synthesis.trajectory import Trajectory, needed_ops
+from transforms.synthesis.trajectory import Trajectory
 from transforms.synthesis.validity import removable
 from transforms.synthesis.voice import Op, Said, Voice
 

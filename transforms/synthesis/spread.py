@@ -17,6 +17,8 @@ ANCHOR_CAP = 0.0002
 """Share of the anchors drawn that one entity may be; a record has two or three."""
 ANSWER_CAP = 0.0002
 """Share of the answers drawn that may hold one entity."""
+RELATION_CAP = 0.008
+"""Share of the relations drawn that one may be; a record has two or three."""
 _LEAST_ROOM = 2.0
 """Multiple of an even share that a cap never goes below: a small graph cannot be spread further."""
 
@@ -39,10 +41,17 @@ class Spread:
         answers = np.bincount(targets, sets, n_entities).astype(np.float64)
         self._anchors = _let_through(anchors, ANCHOR_CAP)
         self._answers = _let_through(answers, ANSWER_CAP)
+        relations = np.bincount(incoming.link_edges // 2, links).astype(np.float64)
+        self._relations = _let_through(relations, RELATION_CAP)
 
     def anchor(self, entity: int) -> float:
         """Return the probability with which an anchor is let through."""
         return self._anchors[entity]
+
+    def relations(self, numbers: list[int]) -> float:
+        """Return the probability with which the relations of a plan are let through."""
+        kept = self._relations
+        return min((kept[number] for number in numbers), default=1.0)
 
     def answers(self, entities: frozenset[int]) -> float:
         """Return the probability with which an answer is let through."""

@@ -4,7 +4,7 @@ Rules after papers_synth's stage 2 and the sampler of Ren and Leskovec (2020, ap
 that is not empty and not large; siblings that differ; no relation followed by its inverse; an
 intersection smaller than that of any of its parts, a union larger, a difference that takes something
 and leaves something; no single relation that gives the same answer from an anchor; no anchor in its
-own answer. :func:`removable` looks for single calls that could be left out.
+own answer; no operation without which the whole answer would be the same. :func:`removable` looks for single calls that could be left out.
 """
 
 from collections.abc import Iterator
@@ -34,6 +34,7 @@ from transforms.synthesis.plan import (
     passes,
     ranked,
 )
+from transforms.synthesis.variants import reduced
 
 Members = frozenset[int]
 
@@ -68,7 +69,7 @@ class Rules:
             raise Invalid("one anchor twice")
         match plan:
             case Count(source):
-                self._answer(source, large, named)
+                self._answer(source, large, named, counted=True)
                 if len(self._members(source, large)) < 2:
                     raise Invalid("counts one")
             case Value(source, attribute):
@@ -78,15 +79,32 @@ class Rules:
             case _:
                 self._answer(plan, large, named)
 
-    def _answer(self, plan: SetPlan, large: SetPlan | None, named: list[int]) -> None:
+    def _answer(
+        self, plan: SetPlan, large: SetPlan | None, named: list[int], counted: bool = False
+    ) -> None:
         found = self._members(plan, large)
         if len(found) > self._limits.answers:
             raise Invalid("many answers")
         if not found.isdisjoint(named):
             raise Invalid("answers an anchor")
+        self._every_part_matters(plan, found, counted)
         single = isinstance(plan, Project) and isinstance(plan.source, Anchor)
         if not single and self.shortcut(named, found):
             raise Invalid("shortcut")
+
+    def _every_part_matters(self, plan: SetPlan, found: Members, counted: bool) -> None:
+        """Check that the whole answer is another one without any operation of sets.
+
+        A part that takes something away from the one beside it may still make no difference to
+        what follows.
+
+        Raises:
+            Invalid: an operation can be left out.
+        """
+        for rest in reduced(plan):
+            other = members_by(rest, self._graph, self._step)  # type: ignore[arg-type]
+            if (len(other) == len(found)) if counted else (other == found):
+                raise Invalid("idle part")
 
     def shortcut(self, named: list[int], found: Members) -> bool:
         """Return whether a single relation of one of the anchors gives the same answer."""

@@ -1,16 +1,19 @@
-"""Plans with a part or an anchor exchanged."""
+"""Plans with a part exchanged or left out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from transforms.synthesis.plan import (
     Anchor,
     Compare,
+    Filter,
     Intersect,
     Plan,
     SetPlan,
     Subtract,
+    Top,
     Unite,
+    children,
 )
 
 
@@ -49,3 +52,24 @@ def rebuilt(plan: Plan, change: Callable[[Plan], Plan | None]) -> Plan:
             return Compare(sides[0], sides[1], largest)  # type: ignore[arg-type]
         case _:
             return replace(plan, source=inner(plan.source))
+
+
+def parts_of(plan: Plan) -> Iterator[Plan]:
+    """Yield a plan and all that it is made of, the whole before its parts."""
+    yield plan
+    for part in children(plan):
+        yield from parts_of(part)
+
+
+def reduced(plan: Plan) -> Iterator[Plan]:
+    """Yield plans with an operation of sets, and what feeds it alone, left out."""
+    for part in parts_of(plan):
+        match part:
+            case Intersect(parts) | Unite(parts):
+                for place in range(len(parts)):
+                    rest = (*parts[:place], *parts[place + 1 :])
+                    yield exchanged(plan, part, type(part)(rest) if len(rest) > 1 else rest[0])
+            case Subtract(keep, _):
+                yield exchanged(plan, part, keep)
+            case Filter(source) | Top(source):
+                yield exchanged(plan, part, source)
