@@ -68,6 +68,12 @@ LABELS = {
     "speaks language": "verb object",
     "countries within": "within",
     "headquarters": "noun",
+    "member of sports team": "noun of",
+    "drug used for treatment": "noun",
+    "eats": "active",
+    "hasWonPrize": "verb object",
+    "exports": "noun",
+    "influences": "noun",
     "worksAt": "active",
     "/film/film/edited_by": "passive",
     "http://example.org/ontology#birthPlace": "noun",
@@ -132,6 +138,26 @@ def plans(graph: Graph, count: int, seed: int = 0) -> list[tuple[str, Plan]]:
 def test_labels_are_read_by_kind(label: str, kind: str) -> None:
     """A label is read as what it is; what cannot be read is quoted and stays a noun."""
     assert read_label(label).kind == kind
+
+
+def test_labels_keep_their_direction() -> None:
+    """The noun of a label names the tails, or the heads in "N of"; its plural is that of its head."""
+    nouns = {
+        "drug used for treatment": "drugs used for treatment",
+        "place of birth": "places of birth",
+        "member_of": "members",
+        "member of sports team": "members",
+        "awards won": "awards won",
+        "influences": '"influences" entries',
+        "P36": '"P36" entries',
+        "customer_id": "customers",
+        "spouse s / spouse": "spouses",
+        "has part(s)": "parts",
+    }
+    for label, plural in nouns.items():
+        noun = read_label(label).noun
+        assert noun is not None
+        assert noun.plural == plural
 
 
 def test_english_inflection() -> None:

@@ -82,6 +82,21 @@ _QUOTED_WORDS = frozenset(
         "than",
     ]
 )
+_ROLES = frozenset(
+    [
+        "member",
+        "instance",
+        "part",
+        "subclass",
+        "citizen",
+        "employee",
+        "resident",
+        "component",
+        "subset",
+        "example",
+    ]
+)
+"""Nouns of heads: in "member of sports team" the tail is the team."""
 _FILLERS = frozenset(["the", "a", "an", "its", "their"])
 _NOUN_PREPOSITIONS = frozenset(
     ["of", "in", "with", "for", "to", "by", "from", "at", "on", "within", "per"]
@@ -128,7 +143,7 @@ def label_words(label: str) -> str:
         low = word.lower()
         if low in _ACRONYMS:
             out.append(_ACRONYMS[low])
-        elif word.isupper() and not shouted and len(word) > 1:
+        elif (word.isupper() and not shouted and len(word) > 1) or any(c.isdigit() for c in word):
             out.append(word)
         else:
             out.append(low)
@@ -192,6 +207,9 @@ def _read(text: str) -> Reading:
     had_be = False
     if len(parts) > 1 and parts[0] in words.HAVE and parts[1] not in ("been", "to"):
         rest = parts[2:] if len(parts) > 2 and parts[1] in _FILLERS else parts[1:]
+        done = words.base_of_participle(rest[0]) if len(rest) > 1 else None
+        if done and not rest[0].endswith("ed"):
+            return Reading("verb object", noun_of(" ".join(rest[1:])), done, past=True)
         return Reading("noun", noun_of(" ".join(rest)))
     while len(parts) > 1 and parts[0] in words.BE | {"has"}:
         had_be, parts = True, parts[1:]
@@ -288,6 +306,9 @@ def _without_preposition(parts: list[str], had_be: bool) -> Reading:
         head = bare[:-1]
         if words.is_plural_word(head[-1]) or len(head) == 1:
             return Reading("noun", noun_of(" ".join(head), after=bare[-1]))
+    if len(parts) > 2 and parts[1] == "of" and parts[0] in _ROLES:
+        whole = noun_of(" ".join(parts[2:]))
+        return Reading("noun of", noun_of(parts[0]), after="of", context=whole.single)
     return Reading("noun", noun_of(" ".join(parts)))
 
 
@@ -327,7 +348,9 @@ def noun_of(text: str, after: str = "") -> Noun:
         return quoted(f"{text} {after}".strip())
     head = len(parts) - 1
     for place in range(1, len(parts)):
-        if parts[place] in _NOUN_PREPOSITIONS:
+        after_it = parts[place + 1 : place + 2]
+        posed = words.is_participle(parts[place]) and set(after_it) & words.PREPOSITIONS
+        if parts[place] in _NOUN_PREPOSITIONS or posed:
             head = place - 1
             break
     if head == len(parts) - 1 and head > 0 and parts[head].isdigit():

@@ -166,7 +166,7 @@ STATIVE = _words(
     "locate situate base own know relate affiliate marry connect use make name call contain include "
     "associate register twin follow precede speak border surround adjoin classify categorize "
     "headquarter license involve find define employ inhabit operate govern rule represent require "
-    "characterize interest interested engaged involved based join bind measure manage store ship-in-progress encode express"
+    "maintain characterize interest interested engaged involved based join bind measure manage store ship-in-progress encode express"
 )
 """Verbs whose passive is told in the present: "X is located in Y"."""
 # Third persons that are no plural noun.
@@ -180,6 +180,14 @@ _VERB_ONLY = _words(
     "governs rules distributes supplies maintains supports raises returns attends sponsors funds "
     "entails involves surrounds crosses shares receives wins holds deals instantiates derives "
     "originates corresponds equals exceeds interacts indicates diagnoses complicates coincides "
+    "eats sees chooses grows tells brings begins gets wears builds sells sends spends steals loses "
+    "meets pays hides portrays adapts inspires dedicates elects appoints visits organizes finances "
+    "supersedes expresses assesses declares invokes generalizes specializes classifies categorizes "
+    "approves recommends admires befriends adopts advises supervises examines announces launches "
+    "establishes dissolves merges incorporates opposes narrates composes arranges illustrates "
+    "photographs constructs restores renovates demolishes inhabits populates drains evolves "
+    "descends characterizes compares matches migrates settles imprisons executes collects curates "
+    "dubs impersonates resides retires enrolls extends "
     "co-occurs exhibits performs occupies kills defeats attacks connects joins flows"
 )
 _AMBIGUOUS_NOUN = _words("works covers samples exports imports returns borders shares reports wins")
