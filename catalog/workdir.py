@@ -43,7 +43,10 @@ class Artifact:
     def complete(self) -> bool:
         """Whether every listed file is there."""
         present = {path.name for path in self.folder.iterdir()}
-        return all(file.name in present for file in self.files)
+        return all(
+            file.name in present or ("/" in file.name and (self.folder / file.name).exists())
+            for file in self.files
+        )
 
     def paths(self, pattern: str) -> list[str]:
         """Return the absolute paths of the Parquet files whose name matches a regular expression.

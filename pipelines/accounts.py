@@ -133,6 +133,12 @@ def _flow(summary: RunSummary, stage: str, manifest: Manifest, rows_in: int) -> 
         if counters.get("repeated ids"):
             summary.warnings.append(f"{counters['repeated ids']} documents had a repeated id")
         return summary.lines, summary.ingested - sum(dropped.values())
+    if stage == "synthesize":
+        summary.lines += counters["lines"]
+        summary.rejected += counters["rejected"]
+        summary.ingested += counters["ingested"]
+        summary.warnings += manifest.config["notes"]
+        return rows_in, rows_in + counters["ingested"]
     summary.removed_against += counters.get(REMOVED_AGAINST, 0)
     if stage == "decontaminate" and counters.get("items too short"):
         summary.warnings.append(

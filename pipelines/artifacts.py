@@ -60,9 +60,12 @@ class FileEntry:
     """What the file holds, e.g. ``data``, ``rejects``, ``ids``."""
 
     @classmethod
-    def of(cls, path: Path, *, rows: int, task: str = "", kind: str = "data") -> "FileEntry":
-        """Describe a finished file by its bytes."""
-        return cls(path.name, rows, path.stat().st_size, file_sha256(path), task, kind)
+    def of(
+        cls, path: Path, *, rows: int, task: str = "", kind: str = "data", name: str = ""
+    ) -> "FileEntry":
+        """Describe a finished file by its bytes; ``name`` where it lies in a folder below."""
+        size, digest = path.stat().st_size, file_sha256(path)
+        return cls(name or path.name, rows, size, digest, task, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +263,7 @@ def write_receipt(folder: Path, receipt: Receipt) -> None:
 def link_or_copy(origin: Path, target: Path) -> None:
     """Hard-link a file, or copy it where the file system has no links; atomic either way."""
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
+    temporary.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(origin, temporary)
     except OSError:

@@ -20,6 +20,7 @@ OK, CHECK_FAILED, USAGE, INPUT, STORAGE, ENGINE = range(6)
 
 EXIT_CODES = {
     "pipelines.doctor.InstallationError": CHECK_FAILED,
+    "pipelines.failures.CheckError": CHECK_FAILED,
     "pipelines.recipe.RecipeError": USAGE,
     "pipelines.locate.UsageError": USAGE,
     "transforms.record.RecordError": INPUT,

@@ -11,6 +11,10 @@ from pipelines.artifacts import Manifest, StorageError, Workdir, file_sha256, wr
 from transforms.record import RecordError
 
 
+class CheckError(RuntimeError):
+    """What was asked for cannot be had, and the recipe says that nothing less will do."""
+
+
 class EngineError(RuntimeError):
     """The runner failed, or code that it ran did in a way nobody foresaw."""
 
@@ -59,7 +63,7 @@ def raise_recorded(store: Workdir, cause: BaseException) -> None:
     """Raise the error that a worker left, as its own type where that is one of Drystone's.
 
     Raises:
-        RecordError, ShardError, StorageError: as on the worker.
+        CheckError, RecordError, ShardError, StorageError: as on the worker.
         StorageError: an artifact is damaged.
         EngineError: for everything else.
     """
@@ -68,7 +72,8 @@ def raise_recorded(store: Workdir, cause: BaseException) -> None:
         raise EngineError(f"the runner failed: {cause}") from cause
     failure = json.loads(path.read_bytes())
     known: dict[tuple[str, str], type[Exception]] = {
-        ("pipelines.artifacts", "StorageError"): StorageError
+        ("pipelines.artifacts", "StorageError"): StorageError,
+        ("pipelines.failures", "CheckError"): CheckError,
     }
     if failure["module"] == "pyarrow.lib" or failure["type"] == "OSError":
         refuse_damaged(store)

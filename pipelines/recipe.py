@@ -39,6 +39,7 @@ from transforms.exact import ExactSettings
 from transforms.minhash import NearSettings
 from transforms.mixture import MixtureSettings
 from transforms.sentences import SentenceSettings
+from transforms.synthesis.settings import SynthesisSettings
 from transforms.text import IngestSettings
 from transforms.tokenize.settings import TokenizerSettings
 
@@ -109,6 +110,8 @@ class Recipe:
     """Dropping or cutting documents that hold items of evaluation sets; skipped without its table."""
     dedupe: DedupeSettings = field(default_factory=DedupeSettings)
     """Removing duplicates."""
+    synthesize: tuple[SynthesisSettings, ...] = ()
+    """Conversations that are made instead of read."""
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     """Turning text into token ids."""
     mixture: MixtureSettings | None = None
@@ -127,7 +130,11 @@ class Recipe:
         """Fill the default work directory and check the rules across tables."""
         if not self.workdir:
             object.__setattr__(self, "workdir", f"runs/{self.name}")
-        for problem in name_rules(self.name, [source.name for source in self.sources]):
+        for problem in name_rules(
+            self.name,
+            [source.name for source in self.sources],
+            [made.source for made in self.synthesize],
+        ):
             raise ValueError(problem.line("recipe"))
         for problem in unshared_rows(self.pack.long, self.balance.dp):
             raise ValueError(problem.line("recipe"))
@@ -154,13 +161,20 @@ class Recipe:
             raise ValueError(problem.line("recipe"))
         for problem in self._sentence_rules():
             raise ValueError(problem.line("recipe"))
-        domains = sorted({source.domain_name for source in self.sources})
+        domains = sorted(set(self.domains))
         for name in self.tokenizer.fim.domains if self.tokenizer.fim is not None else ():
             if name not in domains:
                 raise ValueError(
                     f"tokenizer.fim.domains: no source has the domain {name!r}; "
                     f"there are {', '.join(domains)}"
                 )
+
+    @property
+    def domains(self) -> list[str]:
+        """Mixture domains of what is read and what is made."""
+        return [source.domain_name for source in self.sources] + [
+            made.domain for made in self.synthesize
+        ]
 
     def _sentence_rules(self) -> Iterator[Problem]:
         sentence = self.dedupe.sentence
@@ -169,7 +183,7 @@ class Recipe:
             yield from unknown_sentence_names(
                 sentence.domains or (),
                 [column] if column is not None else (),
-                [source.domain_name for source in self.sources],
+                self.domains,
                 [name for source in self.sources for name in source.columns],
             )
 
@@ -179,7 +193,7 @@ class Recipe:
         yield from unknown_names(
             mixture.weights if mixture is not None else (),
             [soft.column] if soft is not None and soft.column is not None else (),
-            [source.domain_name for source in self.sources],
+            self.domains,
             [name for source in self.sources for name in source.columns],
         )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pipelines.recipe_problems import Problem
 from pipelines.sources import token_ids_expected
+from transforms.synthesis.settings import DEFAULT_DOMAIN, SynthesisSettings
 
 _NAME = re.compile(r"\w[\w.-]*")
 
@@ -22,7 +23,9 @@ def raw_rules(raw: dict[str, Any]) -> Iterator[Problem]:
     if not isinstance(sources, list):
         return
     names = [source.get("name") if isinstance(source, dict) else None for source in sources]
-    yield from name_rules(raw.get("name"), names)
+    made = raw.get("synthesize", [])
+    made = [table for table in made if isinstance(table, dict)] if isinstance(made, list) else []
+    yield from name_rules(raw.get("name"), names, [_made_source(table) for table in made])
     pack, balance = raw.get("pack"), raw.get("balance")
     yield from unshared_rows(
         pack.get("long") if isinstance(pack, dict) else None,
@@ -45,7 +48,10 @@ def raw_rules(raw: dict[str, Any]) -> Iterator[Problem]:
     tables = [source for source in sources if isinstance(source, dict)]
     columns = [source["columns"] for source in tables if isinstance(source.get("columns"), dict)]
     there = (
-        [source.get("domain", source.get("name")) for source in tables],
+        [
+            *(source.get("domain", source.get("name")) for source in tables),
+            *(table.get("domain", DEFAULT_DOMAIN) for table in made),
+        ],
         [name for names in columns for name in names],
     )
     dedupe = raw.get("dedupe")
@@ -181,15 +187,33 @@ def _no_such(kind: str, name: str, known: Sequence[str]) -> str:
     return f"{json.dumps(name)} is no {kind} (there are: {found}); {remedy}"
 
 
-def name_rules(name: Any, sources: Sequence[Any]) -> Iterator[Problem]:
-    """Yield what is wrong with the run's name and the sources' names; values of other types pass."""
+def _made_source(table: dict[str, Any]) -> Any:
+    """Return the name of the source of a table of ``[[synthesize]]``, as far as it can be told."""
+    graph, name = table.get("graph"), table.get("name")
+    if name is not None or not isinstance(graph, str) or not graph:
+        return name
+    return SynthesisSettings(graph=graph).source
+
+
+def name_rules(name: Any, sources: Sequence[Any], made: Sequence[Any] = ()) -> Iterator[Problem]:
+    """Yield what is wrong with the run's name and the sources' names; values of other types pass.
+
+    Args:
+        name: of the run.
+        sources: names of ``[[sources]]``.
+        made: names of the sources that ``[[synthesize]]`` makes.
+    """
     if isinstance(name, str) and not _NAME.fullmatch(name):
         text = f"expected letters, digits, '.', '_' and '-', found {json.dumps(name)}; rename it"
         yield Problem(("name",), text)
-    if not sources:
+    if not sources and not made:
         yield Problem(
             ("sources",), 'none given; add [[sources]] with name = "..." and path = "..."'
         )
+    for index, source in enumerate(made):
+        if isinstance(source, str) and source in (*sources, *made[:index]):
+            text = f"{json.dumps(source)} is the name of another source; give this one a name"
+            yield Problem(("synthesize", index, "name"), text)
     for index, source in enumerate(sources):
         if isinstance(source, str) and source in sources[:index]:
             text = f"{json.dumps(source)} is taken by source {sources.index(source)}; rename one"

@@ -20,6 +20,7 @@ from pipelines.steps.near import NearDedupeStage
 from pipelines.steps.sculpt import pack_stage
 from pipelines.steps.sentences import SentenceStage
 from pipelines.steps.stage import Stage
+from pipelines.steps.synthesize import SynthesizeStage
 from pipelines.steps.tokenizer import TokenizerStage
 from pipelines.steps.utility import UtilityStage
 from transforms.embed import EmbedSettings
@@ -49,12 +50,14 @@ def stages_of(recipe: Recipe) -> list[Stage]:
         stages.append(NearDedupeStage(recipe.dedupe.near, shuffle, against))
     if recipe.dedupe.sentence is not None:
         stages.append(SentenceStage(recipe.dedupe.sentence, shuffle))
+    if recipe.synthesize:
+        stages.append(SynthesizeStage.prepare(recipe.synthesize, recipe.seed))
     stages += [
         TokenizerStage(recipe.tokenizer, recipe.seed),
         EncodeStage(
             recipe.tokenizer,
             recipe.seed,
-            chat_plan(recipe.sources, recipe.tokenizer),
+            chat_plan(recipe.sources, recipe.tokenizer, recipe.synthesize),
             tuple(source.name for source in recipe.sources if source.holds_tokens),
         ),
     ]

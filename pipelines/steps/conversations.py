@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.sources import SourceSettings
+from transforms.synthesis.settings import SynthesisSettings
 from transforms.tokenize.chat import ChatRenderer
 from transforms.tokenize.chat_templates import ChatTemplate, find_template
 from transforms.tokenize.conversation import ConversationError, Training
@@ -33,13 +34,18 @@ class ChatPlan:
         }
 
 
-def chat_plan(sources: Sequence[SourceSettings], tokenizer: TokenizerSettings) -> ChatPlan | None:
-    """Return the plan of a recipe, None where no source has messages.
+def chat_plan(
+    sources: Sequence[SourceSettings],
+    tokenizer: TokenizerSettings,
+    made: Sequence[SynthesisSettings] = (),
+) -> ChatPlan | None:
+    """Return the plan of a recipe, None where no source has messages and none are made.
 
     Raises:
         RecordError: there is no chat template, or it cannot be read.
     """
     trainings = {source.name: source.training for source in sources if source.messages is not None}
+    trainings |= {table.source: Training(weights=table.weights) for table in made}
     return ChatPlan(find_template(tokenizer), trainings) if trainings else None
 
 

@@ -109,7 +109,7 @@ def test_seven_mistakes_are_seven_lines(write):
             "dedupe.near",
             "raise bands or lower rows",
         ),
-        (SMALLEST + '[[synthesize]]\nkind = "kg-tools"\n', "synthesize", "unknown table"),
+        (SMALLEST + "[filters]\nmin = 1\n", "filters", "unknown table"),
         (SMALLEST + "[balance]\nffn = inf\n", "balance.ffn", "expected a finite number"),
         (
             SMALLEST + "[ingest]\nmax_rejected = 1.5\n",

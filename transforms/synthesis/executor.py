@@ -32,6 +32,9 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
+Meaning = tuple[Any, ...]
+
+
 class Directory:
     """What executors over one graph share."""
 
@@ -134,6 +137,48 @@ class Executor:
             return Outcome(
                 self._shapes.error(fault), fault=fault.code, suggestions=fault.suggestions
             )
+
+    def peek(self, op: Op, arguments: Mapping[str, Any]) -> Members | None:
+        """Return the set that a relation would give, and leave no trace; None for a fault."""
+        _, relation, inverse = op
+        try:
+            sources = self._sources(dict(arguments))
+        except Faulty:
+            return None
+        found = (self._graph.targets(e, int(relation), bool(inverse)) for e in sources)
+        return frozenset(e for targets in found for e in targets.tolist())
+
+    def meaning(self, op: Op, arguments: Mapping[str, Any]) -> Meaning:
+        """Return what a call asks, with entities for names and handles, without its page.
+
+        Calls of one meaning have one answer. A call that asks for a part of a result, or in another
+        order, means something else than one that does not.
+
+        Raises:
+            Faulty: a name or handle is unknown.
+        """
+        words, kind = self._words, op[0]
+        plain = {k: v for k, v in arguments.items() if k != PAGE_TOKEN}
+        if kind == "project":
+            asked = {k: v for k, v in plain.items() if k in ("limit", "descending")}
+            return (*op, frozenset(self._sources(plain)), *sorted(asked.items()))
+        if kind == "value":
+            return (*op, self._entity(plain[words.entity]))
+        if kind == "filter":
+            rest = [(k, v) for k, v in plain.items() if k != words.items]
+            return (*op, self._set(plain[words.items]), *sorted(rest))
+        if kind == "top":
+            largest = plain[words.order] == words.largest
+            return (*op, self._set(plain[words.items]), plain[words.k], largest)
+        if kind in ("intersect", "unite"):
+            return (*op, frozenset(self._set(plain[w]) for w in words.parts if w in plain))
+        if kind == "subtract":
+            return (*op, self._set(plain[words.keep]), self._set(plain[words.remove]))
+        if kind == "count":
+            return (*op, self._set(plain[words.items]))
+        if kind == "search":
+            return (*op, self._directory.named(plain[words.query]))
+        return (*op, plain["list_name"])
 
     def _entity(self, text: str) -> int:
         return self._directory.with_id(text) if self._style.ids else self._directory.named(text)

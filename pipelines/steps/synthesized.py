@@ -1,0 +1,247 @@
+"""Files of the stage ``synthesize``: candidates, and records as shards of documents."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+
+from catalog.tables import PlanOracle
+from pipelines.artifacts import FileEntry
+from pipelines.formats.writer import RejectWriter, ShardWriter
+from pipelines.graph_input import overrides_of
+from pipelines.steps.columns import write_table
+from pipelines.tasks import Work
+from transforms.ingest import Reject, Rows, make_documents
+from transforms.record import doc_uids, shard_number
+from transforms.synthesis.build import generate
+from transforms.synthesis.graph import Graph
+from transforms.synthesis.language.realizer import Realizer
+from transforms.synthesis.limits import Limits
+from transforms.synthesis.quotas import Span
+from transforms.synthesis.record import Candidate, Record
+from transforms.synthesis.scene import Kit
+from transforms.synthesis.settings import SynthesisSettings
+from transforms.synthesis.verify import Gate
+from transforms.text import IngestSettings
+from transforms.tokenize.conversation import Training, conversation_text
+
+CANDIDATE_SCHEMA = pa.schema(
+    [
+        pa.field("cell", pa.int64(), nullable=False),
+        pa.field("index", pa.int64(), nullable=False),
+        # 64 bits of what is asked and of the canonical plan.
+        pa.field("key", pa.uint64(), nullable=False),
+        # Null where the gate let it pass.
+        pa.field("reason", pa.string()),
+        pa.field("detail", pa.string()),
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("record", pa.binary()),
+    ]
+)
+"""Columns of ``candidates-*.parquet``."""
+
+CONVERSATION_SCHEMA = pa.schema(
+    [
+        pa.field("record_id", pa.string(), nullable=False),
+        pa.field("doc_uid", pa.int64(), nullable=False),
+        pa.field("world", pa.string(), nullable=False),
+        pa.field("pattern", pa.string(), nullable=False),
+        pa.field("scenario", pa.string(), nullable=False),
+        pa.field("lang", pa.string(), nullable=False),
+        # "name=value", in the order of the names.
+        pa.field("labels", pa.list_(pa.string()), nullable=False),
+        pa.field("verdict", pa.string(), nullable=False),
+        pa.field("skeleton", pa.string()),
+        # JSON: everything of the record but tools and messages, which are the document.
+        pa.field("proof", pa.string(), nullable=False),
+    ]
+)
+"""Columns of ``conversations-*.parquet``."""
+
+_AS_IS = IngestSettings(min_chars=0, unicode="none", line_ends="keep", control="keep")
+_OK = "ok"
+_held = threading.local()
+
+
+def make_candidates(
+    folder: Path,
+    table: SynthesisSettings,
+    seed: int,
+    spans: Sequence[tuple[str, str, Span]],
+) -> pa.Table:
+    """Make and judge the candidates of a block.
+
+    Args:
+        folder: the graph's.
+        table: settings.
+        seed: of the recipe.
+        spans: pattern and scenario of some cells, and the candidates of each to make.
+
+    Returns:
+        Columns of CANDIDATE_SCHEMA, a row per candidate.
+    """
+    kit, gate = _open(folder, table, seed)
+    cells = [span.cell for _, _, span in spans for _ in range(span.start, span.stop)]
+    found = [
+        generate(kit, pattern, scenario, index)
+        for pattern, scenario, span in spans
+        for index in range(span.start, span.stop)
+    ]
+    return _judged(cells, found, gate)
+
+
+def _judged(cells: Sequence[int], found: Sequence[Candidate], gate: Gate) -> pa.Table:
+    made = [candidate.record for candidate in found if candidate.record is not None]
+    texts = [record.to_json() for record in made]
+    verdicts = iter(zip(texts, gate.judge(texts), strict=True))
+    rows = []
+    for cell, candidate in zip(cells, found, strict=True):
+        record = candidate.record
+        text, reason, detail = None, candidate.reason, ""
+        if record is not None:
+            text, verdict = next(verdicts)
+            reason, detail = verdict.reason, verdict.detail
+        name = f"{candidate.pattern} {candidate.scenario} {candidate.index}"
+        key = _key(record.query_key) if record is not None else 0
+        rows.append((cell, candidate.index, key, reason or None, detail or None, name, text))
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    arrays = [
+        pa.array(values, column.type)
+        for values, column in zip(columns, CANDIDATE_SCHEMA, strict=True)
+    ]
+    return pa.table(arrays, schema=CANDIDATE_SCHEMA)
+
+
+def _key(query_key: str) -> int:
+    return int.from_bytes(hashlib.blake2b(query_key.encode(), digest_size=8).digest(), "big")
+
+
+def _open(folder: Path, table: SynthesisSettings, seed: int) -> tuple[Kit, Gate]:
+    """Return what makes and judges the candidates of a graph, of this thread alone.
+
+    A graph takes seconds to open and is the same for all tasks; caches and the oracle's connection
+    are not made for two threads at once.
+    """
+    key = f"{folder} {table} {seed}"
+    held: tuple[str, tuple[Kit, Gate]] | None = getattr(_held, "opened", None)
+    if held is None or held[0] != key:
+        graph = Graph.read(folder)
+        voice = Realizer(graph, table.lang, overrides_of(table, graph))
+        kit = Kit(graph, voice, table.lang, seed, Limits())
+        held = _held.opened = (key, (kit, Gate(graph, PlanOracle(graph).answers)))
+    return held[1]
+
+
+def write_shard(
+    folder: Path,
+    task: str,
+    candidates: pa.Table,
+    table: SynthesisSettings,
+    part: int,
+    chosen: npt.NDArray[np.bool_],
+    repeated: npt.NDArray[np.bool_],
+    surplus: npt.NDArray[np.bool_],
+) -> Work:
+    """Write the records of a block as documents, and what failed as rejects.
+
+    Args:
+        folder: the artifact's.
+        task: fingerprint of the task.
+        candidates: columns of CANDIDATE_SCHEMA.
+        table: settings.
+        part: number of the block among those of the table.
+        chosen: which candidates are records (:class:`transforms.synthesis.quotas.Choice`).
+        repeated: which ask what another one asks.
+        surplus: which came when their cells were full.
+    """
+    path = f"synthesize/{table.graph_name}"
+    records = [
+        Record.from_json(r) for r in candidates.filter(pa.array(chosen))["record"].to_pylist()
+    ]
+    rejects = _rejects(candidates, repeated, surplus)
+    shard = shard_number(table.source, path, part)
+    uids = doc_uids(shard, len(records))
+    name = f"{shard:010x}-{task[:12]}.parquet"
+    training = Training(weights=table.weights)
+    texts = [conversation_text(r.messages, r.tools, training) for r in records]
+    rows = Rows(
+        part=part,
+        text=pa.array(texts, pa.string()),
+        id=pa.array([record.record_id for record in records], pa.string()),
+        lang=pa.array([record.lang for record in records], pa.string()),
+        line=np.flatnonzero(chosen).astype(np.int64) + 1,
+    )
+    writer = ShardWriter()
+    writer.add(
+        make_documents(
+            rows, uids, source=table.source, domain=table.domain, path=path, settings=_AS_IS
+        )
+    )
+    written = writer.write(folder / name)
+    files = [] if written is None else [written]
+    if records:
+        about = pa.Table.from_pylist(
+            [_about(record, uid) for record, uid in zip(records, uids.tolist(), strict=True)],
+            schema=CONVERSATION_SCHEMA,
+        )
+        files.append(write_table(folder / f"conversations-{name}", about, kind="conversations"))
+    files += write_rejects(folder / f"rejects-{name}", table.source, rejects, path)
+    counters = {
+        "lines": len(records) + len(rejects),
+        "ingested": len(records),
+        "rejected": len(rejects),
+        "bytes": sum(len(text.encode()) for text in texts),
+    }
+    return Work(files, counters)
+
+
+def _about(record: Record, uid: int) -> dict[str, object]:
+    whole = orjson.loads(record.to_json())
+    proof = {k: v for k, v in whole.items() if k not in ("tools", "messages")}
+    return {
+        "record_id": record.record_id,
+        "doc_uid": uid,
+        "world": record.world,
+        "pattern": record.pattern,
+        "scenario": str(record.labels["scenario"]),
+        "lang": record.lang,
+        "labels": [
+            f"{k}={json.dumps(v)}" if isinstance(v, bool) else f"{k}={v}"
+            for k, v in sorted(record.labels.items())
+        ],
+        "verdict": _OK,
+        "skeleton": record.labels.get("skeleton"),
+        "proof": orjson.dumps(proof).decode(),
+    }
+
+
+def _rejects(
+    candidates: pa.Table, repeated: npt.NDArray[np.bool_], surplus: npt.NDArray[np.bool_]
+) -> list[Reject]:
+    """Return the candidates that failed before their cells were full."""
+    rejects = []
+    for place, row in enumerate(candidates.select(["reason", "detail", "name"]).to_pylist()):
+        if surplus[place]:
+            continue
+        if row["reason"] is not None:
+            detail = f"{row['name']}: {row['detail']}" if row["detail"] else row["name"]
+            rejects.append(Reject(place + 1, row["reason"], detail))
+        elif repeated[place]:
+            rejects.append(Reject(place + 1, "asked before", row["name"]))
+    return rejects
+
+
+def write_rejects(
+    path: Path, source: str, rejects: Iterable[Reject], origin: str = ""
+) -> list[FileEntry]:
+    """Write rejects; without any there is no file."""
+    with RejectWriter(path, source) as writer:
+        writer.add(rejects, origin)
+        written = writer.finish()
+    return [] if written is None else [written]

@@ -1,0 +1,165 @@
+"""Runs with ``[[synthesize]]``: quotas, quarantine, the same bytes, the catalog, bad input."""
+
+import json
+from pathlib import Path
+
+import orjson
+import pytest
+from small_runs import digest
+
+from catalog.store import query
+from packing.verify import verify
+from pipelines.failures import CheckError
+from pipelines.recipe import from_dict, load_recipe
+from pipelines.run import run
+from transforms.record import RecordError
+from transforms.synthesis.synthetic_graph import synthetic_graph
+
+RECORDS = 120
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    """A graph as files of triples, with lines that are none."""
+    folder = tmp_path_factory.mktemp("graph") / "small"
+    folder.mkdir()
+    made = synthetic_graph(seed=2, size=4)
+    tables = made.tables
+    lines = [
+        {
+            "head": made.entity_ids[head],
+            "relation": made.relations[relation].id,
+            "tail": made.entity_ids[tail],
+            "tail_is_entity": True,
+        }
+        for relation, head, tail in zip(tables.relation, tables.head, tables.tail, strict=True)
+    ]
+    text = [orjson.dumps(line).decode() for line in lines]
+    text[5] = '{"head": "person/000001", "relation": '
+    (folder / "triples.jsonl").write_text("\n".join(text) + "\n")
+    entities = [
+        {
+            "id": made.entity_ids[entity],
+            "label": made.labels[entity],
+            "aliases": list(made.aliases[entity]),
+            "types": [made.type_names[t] for t in made.types_of(entity)],
+        }
+        for entity in range(made.n_entities)
+    ]
+    (folder / "entities.jsonl").write_text("\n".join(json.dumps(e) for e in entities) + "\n")
+    return folder
+
+
+def recipe_of(graph, workdir, runner=None, **changes):
+    table = {"graph": str(graph), "records": RECORDS, "block": 40, **changes}
+    return from_dict(
+        {
+            "name": "made",
+            "seed": 5,
+            "workdir": str(workdir),
+            "synthesize": [table],
+            "tokenizer": {"vocab_size": 900},
+            "pack": {"seq_len": 2048},
+            "runner": runner or {"workers": 1},
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def made(graph, tmp_path_factory):
+    """A finished run."""
+    return run(recipe_of(graph, tmp_path_factory.mktemp("made") / "w"))
+
+
+def test_the_records_asked_for_are_delivered_and_accounted_for(made):
+    """Records count as lines and ingested, failed candidates as lines and rejected."""
+    assert made.ingested == made.kept == RECORDS
+    assert made.lines == made.ingested + made.rejected
+    found = query(Path(made.workdir), "SELECT * FROM conversations ORDER BY record_id").to_pylist()
+    assert len(found) == len({row["record_id"] for row in found}) == RECORDS
+    assert {row["verdict"] for row in found} == {"ok"}
+    assert len({row["pattern"] for row in found}) > 10
+    quota = query(Path(made.workdir), "SELECT sum(quota), sum(delivered) FROM quotas").to_pylist()
+    assert list(quota[0].values()) == [RECORDS, RECORDS]
+
+
+def test_bad_triples_are_in_the_quarantine(made):
+    """With file and line."""
+    [reject] = query(
+        Path(made.workdir),
+        "SELECT path, line, reason FROM rejects WHERE line = 6 AND path LIKE '%jsonl'",
+    ).to_pylist()
+    assert reject == {"path": "triples.jsonl", "line": 6, "reason": "malformed triple"}
+
+
+def test_the_documents_are_conversations_with_exact_loss_spans(made):
+    """The text is the record's tools and messages; only the assistant's tokens are trained."""
+    [row] = query(
+        Path(made.workdir),
+        "SELECT text, record_id FROM texts JOIN conversations USING (doc_uid) LIMIT 1",
+    ).to_pylist()
+    value = json.loads(row["text"])
+    assert set(value) == {"tools", "messages"}
+    assert {message["role"] for message in value["messages"]} >= {"user", "assistant"}
+    assert verify(made.dataset).ok
+
+
+@pytest.mark.parametrize(
+    ("changes", "runner"),
+    [
+        ({}, {"workers": 2}),
+        ({"block": 7}, {"workers": 1}),
+        ({}, {"workers": 2, "shuffle": "runner"}),
+    ],
+    ids=["two workers", "small blocks", "the other shuffle"],
+)
+def test_records_do_not_depend_on_workers_blocks_or_shuffle(made, graph, tmp_path, changes, runner):
+    """The same records, and with the same blocks the same bytes."""
+    other = run(recipe_of(graph, tmp_path / "w", runner, **changes))
+
+    ask = "SELECT record_id, proof FROM conversations ORDER BY record_id"
+    assert query(Path(other.workdir), ask) == query(Path(made.workdir), ask)
+    if not changes:
+        assert digest(other.dataset) == digest(made.dataset)
+
+
+def test_a_graph_too_small_is_told_by_pattern(graph, tmp_path):
+    """The run ends well with a warning; with ``strict`` it does not."""
+    wanted = {"patterns": {"2i": 1.0}, "scenarios": {"empty_relax": 1.0, "no_tool": 0.0}}
+    small = tmp_path / "tiny"
+    small.mkdir()
+    (small / "triples.tsv").write_text("a\tknows\tb\nb\tknows\tc\nc\tlikes\ta\na\tlikes\tb\n")
+
+    found = run(recipe_of(small, tmp_path / "w", records=20, **wanted))
+
+    assert found.ingested < 20
+    assert any("2i empty_relax" in warning for warning in found.warnings)
+    with pytest.raises(CheckError, match="2i empty_relax"):
+        run(recipe_of(small, tmp_path / "w", records=20, strict=True, **wanted))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"graph": "nowhere"}, "nowhere: no such file or folder"),
+        ({"lexicon": "none.toml"}, "none.toml is not a file"),
+        ({"patterns": {"4p": 1.0}}, "4p is not known"),
+        ({"scenarios": {"no_such": 1.0}}, "no_such is not known"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(graph, tmp_path, changes, message):
+    """With the setting and what was found."""
+    table = {"graph": graph, **changes}
+    with pytest.raises(RecordError, match=message):
+        run(recipe_of(table.pop("graph"), tmp_path / "w", **table))
+
+
+def test_a_recipe_needs_sources_or_something_to_make(tmp_path):
+    """Names of sources and of what is made must differ."""
+    path = tmp_path / "r.toml"
+    path.write_text(
+        'name = "x"\n[[sources]]\nname = "synthesize-g"\npath = "a.jsonl"\n'
+        '[[synthesize]]\ngraph = "g.tsv"\n'
+    )
+    with pytest.raises(ValueError, match="is the name of another source"):
+        load_recipe(path)

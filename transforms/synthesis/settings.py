@@ -1,0 +1,78 @@
+"""Settings of synthesized tool-use conversations."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, Gt, MinLen
+
+PYTHON_GRAPH = "python"
+"""Value of ``graph`` for the graph of this interpreter's modules and packages."""
+DEFAULT_DOMAIN = "tool-use"
+
+_SUFFIXES = (".gz", ".zst", ".tsv", ".jsonl", ".nt", ".parquet", ".csv", ".duckdb", ".db")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SynthesisSettings:
+    """Conversations with tools, made from a knowledge graph (`[[synthesize]]`)."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
+
+    kind: Literal["kg-tools"] = "kg-tools"
+    """What is made: questions about a knowledge graph, answered by calls of tools over it."""
+    graph: Annotated[str, MinLen(1)]
+    """File or folder of the graph: triples (`.tsv`, `.jsonl`, `.nt`, `.parquet`), or tables (a
+    folder of `.csv` or `.parquet`, a `.duckdb` file); `python` is the graph of the modules and
+    packages of this interpreter. Relative paths start at the current folder."""
+    name: Annotated[str, MinLen(1)] | None = None
+    """Name of the source of these documents; default: `synthesize-` and the graph's name."""
+    records: Annotated[int, Gt(0)] = 100_000
+    """Verified, distinct conversations to deliver."""
+    lang: Literal["en", "zh"] = "en"
+    """Language of questions and answers."""
+    domain: Annotated[str, MinLen(1)] = DEFAULT_DOMAIN
+    """Mixture domain of the documents."""
+    patterns: Mapping[str, Annotated[float, Ge(0)]] = field(default_factory=dict)
+    """Shares of the patterns of questions (`1p`, `2p`, ..., `count`); default: all alike. A pattern
+    that is not named then has none."""
+    scenarios: Mapping[str, Annotated[float, Ge(0)]] = field(default_factory=dict)
+    """Shares of the scenarios (`plain`, `missing_tool`, ...); default: the built-in shares. A
+    scenario that is not named then has none."""
+    lexicon: Annotated[str, MinLen(1)] | None = None
+    """TOML file that says how relations are worded, over what is derived from their labels."""
+    weights: Mapping[str, Annotated[float, Ge(0)]] = field(default_factory=dict)
+    """Weight in the loss: `assistant` for answers, `tool_calls` for calls; 1 by default."""
+    block: Annotated[int, Gt(0)] = 500
+    """Candidates of one task; never changes a record."""
+    strict: bool = False
+    """End with an error where fewer records than asked for can be made; otherwise a warning says
+    which patterns and scenarios fall short."""
+
+    def __post_init__(self) -> None:
+        """Check the rules across fields.
+
+        Raises:
+            ValueError: shares that are all zero, or weights of other keys.
+        """
+        for name in ("patterns", "scenarios"):
+            shares = getattr(self, name)
+            if shares and not any(shares.values()):
+                raise ValueError(f"{name} are all 0; give one of them a share, or remove them")
+        unknown = sorted(set(self.weights) - {"assistant", "tool_calls"})
+        if unknown:
+            raise ValueError(f"weights names {', '.join(unknown)}; known: assistant, tool_calls")
+
+    @property
+    def graph_name(self) -> str:
+        """Name of the graph: its file's or folder's, without suffixes."""
+        name = PurePath(self.graph).name or PurePath(self.graph).parent.name
+        while name.lower().endswith(_SUFFIXES):
+            name = name[: name.rindex(".")]
+        return name or "graph"
+
+    @property
+    def source(self) -> str:
+        """Name of the source of the documents."""
+        return self.name or f"synthesize-{self.graph_name}"
