@@ -151,3 +151,29 @@ def test_three_parts_take_one_more_operation(graph: Graph) -> None:
     unknown = derive(plan, graph, steps, most_sets=3)
     assert unknown.plan is None
     assert not unknown.decided
+
+
+def test_tools_are_read_as_steps(graph: Graph) -> None:
+    """Operations by number and by id are the same steps; set tools and others are none."""
+    by_number = [
+        ("project", 2, True),
+        ("deprecated", "project", 1, False),
+        ("filter", 0),
+        ("value", 3),
+        ("top", 3),
+        ("intersect",),
+        ("search",),
+    ]
+    relations, attributes = graph.relations, graph.attributes
+    by_id = [
+        ["inverse", relations[2].id],
+        ["deprecated", "project", relations[1].id],
+        ["filter", attributes[0].id],
+        ["value", attributes[3].id],
+        ["top", attributes[3].id],
+        ["intersect"],
+        ["search"],
+    ]
+    wanted = Steps(frozenset({(2, True), (1, False)}), frozenset({0, 3}))
+    assert Steps.of(by_number) == wanted
+    assert Steps.named(by_id, graph) == wanted

@@ -9,6 +9,7 @@ head. A set that no way leads on to the answer is not pursued.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from transforms.synthesis.graph import Graph
 from transforms.synthesis.plan import (
@@ -31,6 +32,7 @@ from transforms.synthesis.plan import (
     passes,
     ranked,
 )
+from transforms.synthesis.voice import Op
 
 MOST_SETS = 5_000
 """Sets after which a search is given up."""
@@ -52,6 +54,33 @@ class Steps:
 
     edges: frozenset[Edge]
     attributes: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, ops: Iterable[Op]) -> "Steps":
+        """Return the steps that some tools can do; a deprecated tool does what it did."""
+        edges: set[Edge] = set()
+        read: set[int] = set()
+        for op in ops:
+            kind, *rest = op[1:] if op[0] == "deprecated" else op
+            if kind == "project":
+                edges.add((int(rest[0]), bool(rest[1])))
+            elif kind in ("value", "filter", "top"):
+                read.add(int(rest[0]))
+        return cls(frozenset(edges), frozenset(read))
+
+    @classmethod
+    def named(cls, ops: Iterable[Sequence[Any]], graph: Graph) -> "Steps":
+        """Return the steps that the tools of a record can do, which it tells by ids."""
+        relations = {one.id: number for number, one in enumerate(graph.relations)}
+        attributes = {one.id: number for number, one in enumerate(graph.attributes)}
+        numbered: list[Op] = []
+        for op in ops:
+            kind, *rest = op[1:] if op[0] == "deprecated" else op
+            if kind in ("project", "inverse"):
+                numbered.append(("project", relations[rest[0]], kind == "inverse"))
+            elif kind in ("value", "filter", "top"):
+                numbered.append((kind, attributes[rest[0]]))
+        return cls.of(numbered)
 
 
 @dataclass(frozen=True, slots=True)

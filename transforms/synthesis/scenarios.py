@@ -233,10 +233,8 @@ def no_tool(scene: Scene) -> Record:
 
 def _out_of_reach(scene: Scene, plan: Plan, trajectory: Trajectory) -> bool:
     """Return whether it is proved that the tools at hand do not give a plan's answer."""
-    ops = [tool.op for tool in trajectory.tools]
-    edges = frozenset((int(op[1]), bool(op[2])) for op in ops if op[0] == "project")
-    attributes = frozenset(int(op[1]) for op in ops if op[0] in ("value", "filter", "top"))
-    found = derive(plan, scene.kit.graph, Steps(edges, attributes), _MOST_SETS)
+    steps = Steps.of(tool.op for tool in trajectory.tools)
+    found = derive(plan, scene.kit.graph, steps, _MOST_SETS)
     return found.decided and found.plan is None
 
 
