@@ -13,14 +13,8 @@ from transforms.synthesis.draw import Draw
 from transforms.synthesis.graph import Graph
 from transforms.synthesis.graph_tables import NamedAttribute, NamedEntity, NamedRelation, tables_of
 from transforms.synthesis.language.english_labels import read_label
-from transforms.synthesis.language.english_words import (
-    article,
-    gerund,
-    past_of,
-    plural_word,
-    singular_word,
-    third,
-)
+from transforms.synthesis.language.english_verbs import gerund, past_of, third
+from transforms.synthesis.language.english_words import article, plural_word, singular_word
 from transforms.synthesis.language.overrides import read_overrides
 from transforms.synthesis.language.realizer import Realizer
 from transforms.synthesis.limits import Limits

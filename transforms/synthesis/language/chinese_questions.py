@@ -26,7 +26,6 @@ from transforms.synthesis.plan import (
     Unite,
     Value,
     anchors,
-    depth,
 )
 
 _TOTALS = tuple(accumulate(frames.WEIGHTS))
@@ -88,9 +87,10 @@ class ChineseQuestions:
 
     def _project(self, plan: Project, draw: Draw, known: Known) -> ChinesePhrase:
         way = self.lexicon.way(plan.relation, plan.inverse)
-        return self._with_source(way, self.phrase(plan.source, draw, known), draw)
+        return self.with_source(way, self.phrase(plan.source, draw, known), draw)
 
-    def _with_source(self, way: ChineseWay, source: ChinesePhrase, draw: Draw) -> ChinesePhrase:
+    def with_source(self, way: ChineseWay, source: ChinesePhrase, draw: Draw) -> ChinesePhrase:
+        """Return a noun phrase for what a way gives for a source."""
         options = [(True, text) for text in way.phrases] + [
             (False, text) for text in way.predicates
         ]
@@ -100,7 +100,7 @@ class ChineseQuestions:
             text = f"{text}的{way.head.single}"
         return ChinesePhrase(text, way.head, way.single and source.single, source.depth + 1)
 
-    def _predicate(self, plan: SetPlan, draw: Draw) -> str:
+    def predicate(self, plan: SetPlan, draw: Draw) -> str:
         """Return what can be said of the members of a set whose source is named, or ""."""
         if not isinstance(plan, Project) or not isinstance(plan.source, Anchor):
             return ""
@@ -113,12 +113,12 @@ class ChineseQuestions:
         self, parts: tuple[SetPlan, ...], both: bool, draw: Draw, known: Known
     ) -> ChinesePhrase:
         told = [self.phrase(part, draw, known) for part in parts]
-        noun = _common([one.noun for one in told])
+        noun = common([one.noun for one in told])
         depth = 1 + max(one.depth for one in told)
         predicates = (
             []
             if any(id(part) in known for part in parts)
-            else [self._predicate(p, draw) for p in parts]
+            else [self.predicate(p, draw) for p in parts]
         )
         if predicates and all(predicates) and noun is not GENERAL and draw.chance(0.7):
             word = "并且" if both else "或者"
@@ -217,7 +217,7 @@ class ChineseQuestions:
         groups = "；".join(f"（{n}）{text}" for n, text in zip(_NUMBERS, texts, strict=False))
         belonging = _belonging(texts, both)
         frame = frame.replace("{both}", belonging).replace("{either}", belonging)
-        noun = _common([one.noun for one in told])
+        noun = common([one.noun for one in told])
         return frame.replace("{groups}", groups).replace("{H}", noun.single)
 
     def _rank(self, plan: Top, draw: Draw, known: Known) -> str:
@@ -265,67 +265,6 @@ class ChineseQuestions:
             .replace("{Y}", y)
         )
 
-    def thing(self, plan: Plan, draw: Draw) -> tuple[str, bool]:
-        """Return a noun phrase for what a plan gives; Chinese has no plural."""
-        if isinstance(plan, Count):
-            return f"{self._shallow(plan.source, draw)}的数量", False
-        if isinstance(plan, Value):
-            name = self.lexicon.attributes[plan.attribute].name
-            return f"{self._shallow(plan.source, draw)}的{name}", False
-        if isinstance(plan, Compare):
-            sides = [self.thing(side, draw)[0] for side in (plan.left, plan.right)]
-            return f"{sides[0]}和{sides[1]}", False
-        return self._shallow(plan, draw), False
-
-    def _shallow(self, plan: SetPlan, draw: Draw) -> str:
-        """Return a phrase that does not nest deeply: what lies further inside is "这些电影"."""
-        known: dict[int, ChinesePhrase] = {}
-        if depth(plan) > 2:
-            for inner in sets_to_tell(plan, False):
-                noun = self.noun(inner)
-                known[id(inner)] = ChinesePhrase(f"这些{noun.single}", noun, False, 0)
-        return self.phrase(plan, draw, known).text
-
-    def told(self, plan: SetPlan, draw: Draw) -> str:
-        """Return what can be said of the members of a set, such as "以X为导演", or ""."""
-        return self._predicate(plan, draw)
-
-    def noun(self, plan: SetPlan) -> Noun:
-        """Return what the members of a set are called."""
-        match plan:
-            case Anchor(entity):
-                return self.lexicon.noun_of_entity(entity)
-            case Project(_, relation, inverse):
-                return self.lexicon.way(relation, inverse).head
-            case Intersect(parts) | Unite(parts):
-                return _common([self.noun(part) for part in parts])
-            case Subtract(keep):
-                return self.noun(keep)
-            case Filter(source) | Top(source):
-                return self.noun(source)
-
-    def entity_noun(self, entity: int) -> Noun:
-        """Return what an entity is called."""
-        return self.lexicon.noun_of_entity(entity)
-
-    def described(self, relation: int, inverse: bool, draw: Draw) -> str:
-        """Return a noun phrase for what a relation gives for some entity."""
-        noun = self.lexicon.source_noun(relation, inverse)
-        source = ChinesePhrase(_given(noun, draw), noun, True, 0)
-        return self._with_source(self.lexicon.way(relation, inverse), source, draw).text
-
-    def given(self, attribute: int, draw: Draw) -> str:
-        """Return "给定电影" for what has an attribute."""
-        return _given(self.lexicon.type_noun(self.lexicon.holders(attribute)), draw)
-
-    def attribute(self, attribute: int) -> tuple[str, str]:
-        """Return the name and the unit of an attribute."""
-        return self.lexicon.attributes[attribute].name, self.lexicon.attributes[attribute].unit
-
-    def plural(self, noun: Noun) -> str:
-        """Return a noun; Chinese has no plural."""
-        return noun.single
-
     def dressed(self, core: str, draw: Draw, style: str) -> tuple[str, tuple[str, ...]]:
         """Add what a person says around a question, and noise; told which."""
         text, noise = core, []
@@ -367,12 +306,6 @@ def _framed(frame: str, phrase: ChinesePhrase) -> str:
     return frame.replace("{m}", phrase.noun.plural).replace("{H}", phrase.noun.single)
 
 
-def _given(noun: Noun, draw: Draw) -> str:
-    return draw.choose(
-        (f"给定{noun.single}", f"某{noun.plural}{noun.single}", f"指定{noun.single}")
-    )
-
-
 def _belonging(texts: list[str], both: bool) -> str:
     if both and len(texts) == 2:
         return f"既属于（{texts[0]}）又属于（{texts[1]}）"
@@ -381,6 +314,7 @@ def _belonging(texts: list[str], both: bool) -> str:
     return "属于" + "或者".join(f"（{text}）" for text in texts)
 
 
-def _common(nouns: list[Noun]) -> Noun:
+def common(nouns: list[Noun]) -> Noun:
+    """Return the noun that some sets share, else a general one."""
     first = nouns[0]
     return first if all(noun.single == first.single for noun in nouns) else GENERAL

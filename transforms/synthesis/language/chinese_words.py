@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from transforms.synthesis.language.english_labels import label_words
+from transforms.synthesis.language.english_nouns import label_words
 from transforms.synthesis.language.words import Noun
 
 _TYPES = {

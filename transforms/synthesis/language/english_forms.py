@@ -1,37 +1,18 @@
-"""English ways to speak of a relation, by what kind of words its label is.
-
-A template marks what agrees with the head as ``<one|many>`` and what agrees with the source as
-``[one|many]``; ``{S}`` is the source, ``{P}`` its possessive, ``{A}`` "any of" it and ``{O}`` "one of"
-it where it is a set. A head is a plural in "the films that were directed by X".
-"""
+"""English ways to speak of a relation, by what kind of words its label is (see english_templates)."""
 
 import re
-from collections.abc import Iterable
 
+from transforms.synthesis.language import english_verbs as verbs
 from transforms.synthesis.language import english_words as words
 from transforms.synthesis.language.english_labels import ENDINGS, Reading
-from transforms.synthesis.language.words import ANY, ONE, POSSESSIVE, SOURCE, Form, Noun, Way
-
-_SLOTS = {"{S}": SOURCE, "{P}": POSSESSIVE, "{A}": ANY, "{O}": ONE}
-_HEAD = re.compile(r"<([^<>|]*)\|([^<>|]*)>")
-_FROM = re.compile(r"\[([^\[\]|]*)\|([^\[\]|]*)\]")
-
-
-def form(template: str) -> Form:
-    """Return the four inflected texts of a template."""
-    for name, slot in _SLOTS.items():
-        template = template.replace(name, slot)
-    texts = []
-    for head in (1, 2):
-        for source in (1, 2):
-            text = _HEAD.sub(lambda match, group=head: match.group(group), template)  # type: ignore[misc]
-            texts.append(_FROM.sub(lambda match, group=source: match.group(group), text))  # type: ignore[misc]
-    return Form((texts[0], texts[1], texts[2], texts[3]), template[-1:] in (SOURCE, ANY, ONE))
-
-
-def forms(templates: Iterable[str]) -> tuple[Form, ...]:
-    """Return the forms of some templates, each once."""
-    return tuple(form(template) for template in dict.fromkeys(templates))
+from transforms.synthesis.language.english_templates import (
+    forms,
+    inflected,
+    named,
+    noun_in,
+)
+from transforms.synthesis.language.english_verb_forms import active, copular, passive, stranded
+from transforms.synthesis.language.words import POSSESSIVE, Noun, Way
 
 
 def both_ways(
@@ -47,33 +28,27 @@ def both_ways(
     """
     match reading.kind:
         case "noun":
-            own = _noun(reading)
-            name = _named(own, tail)
+            own = noun_in(reading)
+            name = named(own, tail)
             context = reading.context
             return _having(name, context, single[0]), _had(name, head, context, single)
         case "noun of":
-            name = _named(_noun(reading), head)
+            name = named(noun_in(reading), head)
             back = _had(name, _titled(reading, tail), "", (single[1], single[0]), reading.after)
             return back, _having(name, "", single[1], reading.after)
         case "noun by":
-            return _noun_by(_noun(reading).single, head, tail, single)
+            return _noun_by(noun_in(reading).single, head, tail, single)
         case "within":
             return _within(reading, head, tail, single)
         case "stranded":
-            return _stranded(reading, head, tail, single)
+            return stranded(reading, head, tail, single)
         case "copular":
-            return _verbal(reading, head, tail, single, f"be {reading.form}")
+            return copular(reading, head, tail, single, f"be {reading.form}")
         case "passive":
             be = "were" if reading.past else "are"
-            return _passive(reading, head, tail, single, be)
+            return passive(reading, head, tail, single, be)
         case _:
-            return _active(reading, head, tail, single)
-
-
-def _noun(reading: Reading) -> Noun:
-    if reading.noun is None:
-        raise ValueError(f"a label of kind {reading.kind} without a noun")
-    return reading.noun
+            return active(reading, head, tail, single)
 
 
 def _titled(reading: Reading, noun: Noun) -> Noun:
@@ -85,24 +60,6 @@ def _titled(reading: Reading, noun: Noun) -> Noun:
     )
 
 
-def _named(noun: Noun, kind: Noun) -> Noun:
-    """Return a relation's noun; whether it names people is told by the type where that is known."""
-    known = kind.single not in GENERIC
-    animate = noun.animate and (kind.animate or not known)
-    return Noun(noun.single, noun.plural, animate, noun.mass)
-
-
-GENERIC = ("entity", "item")
-
-
-def _n(noun: Noun) -> str:
-    return f"<{noun.single}|{noun.plural}>"
-
-
-def _who(noun: Noun) -> str:
-    return "who" if noun.animate else "that"
-
-
 def _listed(context: str) -> str:
     inner = re.sub(r"[\x00-\x1f<>|\[\]{}]", "", context.replace('"', "'"))
     return f' listed under "{inner}"'
@@ -111,7 +68,7 @@ def _listed(context: str) -> str:
 def _closed(name: Noun) -> bool:
     """Whether a noun ends in what "of X" cannot follow: "awards won", "people with this title"."""
     parts = name.plural.split()
-    ends = len(parts) > 1 and (words.is_participle(parts[-1]) or parts[-1] in ENDINGS)
+    ends = len(parts) > 1 and (verbs.is_participle(parts[-1]) or parts[-1] in ENDINGS)
     return ends or bool(words.PREPOSITIONS & set(parts) - {"of"})
 
 
@@ -121,14 +78,14 @@ def _simple_context(context: str) -> bool:
     last = parts[-1]
     verbal = last == "available" or (len(parts) > 1 and words.is_plural_word(parts[0]))
     verbal = (
-        verbal or words.is_participle(last) or words.is_participle(parts[0]) or last == "majoring"
+        verbal or verbs.is_participle(last) or verbs.is_participle(parts[0]) or last == "majoring"
     )
-    return plain and not verbal and words.base_of_third(parts[0]) is None and len(parts) <= 3
+    return plain and not verbal and verbs.base_of_third(parts[0]) is None and len(parts) <= 3
 
 
 def _having(name: Noun, context: str, single: bool, preposition: str = "of") -> Way:
     """The answers are what the label's noun names: "the directors of X"."""
-    noun = _n(name)
+    noun = inflected(name)
     if context:
         under = _listed(context)
         phrases = [f"{noun}{under} for {{S}}", f"{noun} recorded{under[7:]} for {{S}}"]
@@ -242,7 +199,7 @@ def _noun_by(thing: str, head: Noun, tail: Noun, single: tuple[bool, bool]) -> t
 
 
 def _within(reading: Reading, head: Noun, tail: Noun, single: tuple[bool, bool]) -> tuple[Way, Way]:
-    noun = _named(_noun(reading), tail)
+    noun = named(noun_in(reading), tail)
     forward = _having(noun, "", single[0], reading.after)
     place = reading.after
     backward = Way(
@@ -258,153 +215,5 @@ def _within(reading: Reading, head: Noun, tail: Noun, single: tuple[bool, bool])
         forms([f"<has|have> {place} <it|them> {{A}}"]),
         (),
         single[1],
-    )
-    return forward, backward
-
-
-def _stranded(
-    reading: Reading, head: Noun, tail: Noun, single: tuple[bool, bool]
-) -> tuple[Way, Way]:
-    noun = _named(_noun(reading), tail)
-    be = "<was|were>" if reading.past else "<is|are>"
-    from_be = be.replace("<", "[").replace(">", "]")
-    what = f"{reading.form} {reading.after}"
-    forward = Way(
-        noun,
-        True,
-        (),
-        forms(
-            [
-                f"that {{S}} {from_be} {what}",
-                f"{reading.after} which {{S}} {from_be} {reading.form}",
-            ]
-        ),
-        (),
-        forms([f"Which {_n(noun)} {from_be} {{S}} {what}?"]),
-        single[0],
-    )
-    backward = Way(
-        head,
-        False,
-        (),
-        forms([f"{what} {{A}}", f"{_who(head)} {be} {what} {{A}}"]),
-        forms([f"{be} {what} {{A}}"]),
-        (),
-        single[1],
-    )
-    return forward, backward
-
-
-def _verbal(
-    reading: Reading, head: Noun, tail: Noun, single: tuple[bool, bool], phrase: str
-) -> tuple[Way, Way]:
-    """An adjective and its preposition: "similar to"."""
-    what = phrase.removeprefix("be ")
-    forward = Way(
-        tail,
-        False,
-        (),
-        forms(
-            [f"that {{S}} [is|are] {what}", f"{_which(what, tail)} {{S}} [is|are]{_front(what)}"]
-        ),
-        (),
-        forms([f"{_wh(tail)} [is|are] {{S}} {what}?"]),
-        single[0],
-    )
-    backward = Way(
-        head,
-        False,
-        (),
-        forms([f"{what} {{A}}", f"{_who(head)} <is|are> {what} {{A}}"]),
-        forms([f"<is|are> {what} {{A}}"]),
-        (),
-        single[1],
-    )
-    return forward, backward
-
-
-def _which(what: str, noun: Noun) -> str:
-    return f"{what.split()[-1]} {'whom' if noun.animate else 'which'}"
-
-
-def _front(what: str) -> str:
-    rest = what.split()[:-1]
-    return " " + " ".join(rest) if rest else ""
-
-
-def _wh(noun: Noun) -> str:
-    if noun.animate:
-        return "Who"
-    return "Who or what" if noun.single in GENERIC else "What"
-
-
-def _passive(
-    reading: Reading, head: Noun, tail: Noun, single: tuple[bool, bool], be: str
-) -> tuple[Way, Way]:
-    one = "was" if be == "were" else "is"
-    head_be, source_be = f"<{one}|{be}>", f"[{one}|{be}]"
-    what = f"{reading.adverb}{reading.form} {reading.after}"
-    object_ = "whom" if tail.animate else "which"
-    clauses = [f"that {{S}} {source_be} {what}"]
-    clauses.append(f"{reading.after} {object_} {{S}} {source_be} {reading.adverb}{reading.form}")
-    predicates: list[str] = []
-    questions = [f"{_wh(tail)} {source_be} {{S}} {what}?"]
-    questions.append(f"Which {_n(tail)} {source_be} {{S}} {what}?")
-    back_clauses = [f"{what} {{A}}", f"that <{one}|{be}> {what} {{A}}"]
-    back_questions: list[str] = []
-    if reading.after == "by" and reading.verb and reading.adverb.strip() != "executive":
-        past, base = words.past_of(reading.verb), reading.verb
-        active = past if reading.past else f"<{words.third(base)}|{base}>"
-        clauses.append(f"{_who(tail)} {reading.adverb}{active} {{A}}")
-        predicates.append(f"{reading.adverb}{active} {{A}}")
-        asked = past if reading.past else words.third(base)
-        questions.append(f"{_wh(tail)} {reading.adverb}{asked} {{A}}?")
-        does = "did" if reading.past else "[does|do]"
-        told = past if reading.past else f"[{words.third(base)}|{base}]"
-        back_clauses.append(f"that {{S}} {reading.adverb}{told}")
-        back_questions.append(f"Which {_n(head)} {does} {{S}} {reading.adverb}{base}?")
-    forward = Way(tail, False, (), forms(clauses), forms(predicates), forms(questions), single[0])
-    back_predicates = [f"{head_be} {what} {{A}}"]
-    backward = Way(
-        head,
-        False,
-        (),
-        forms(back_clauses),
-        forms(back_predicates),
-        forms(back_questions),
-        single[1],
-    )
-    return forward, backward
-
-
-def _active(reading: Reading, head: Noun, tail: Noun, single: tuple[bool, bool]) -> tuple[Way, Way]:
-    base, adverb = reading.verb, reading.adverb
-    after = f" {reading.after}" if reading.after else ""
-    if reading.past:
-        told = source_told = words.past_of(base)
-        does = "did"
-    else:
-        told, source_told = f"<{words.third(base)}|{base}>", f"[{words.third(base)}|{base}]"
-        does = "[does|do]"
-    own = reading.kind == "verb object"
-    noun = _named(_noun(reading), tail) if own else tail
-    wh = f"Which {_n(noun)}"
-    questions = [f"{wh} {does} {{S}} {adverb}{base}{after}?"]
-    if not own:
-        questions.append(f"{_wh(tail)} {does} {{S}} {adverb}{base}{after}?")
-    forward = Way(
-        noun,
-        own,
-        (),
-        forms([f"that {{S}} {adverb}{source_told}{after}"]),
-        (),
-        forms(questions),
-        single[0],
-    )
-    clauses = [f"{_who(head)} {adverb}{told}{after} {{A}}", f"that {adverb}{told}{after} {{A}}"]
-    if not reading.past and base not in ("have", "be"):
-        clauses.append(f"{adverb}{words.gerund(base)}{after} {{A}}")
-    backward = Way(
-        head, False, (), forms(clauses), forms([f"{adverb}{told}{after} {{A}}"]), (), single[1]
     )
     return forward, backward

@@ -8,7 +8,15 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from transforms.synthesis.language import english_verbs as verbs
 from transforms.synthesis.language import english_words as words
+from transforms.synthesis.language.english_nouns import (
+    FILLERS,
+    label_words,
+    noun_of,
+    quoted,
+    readable,
+)
 from transforms.synthesis.language.words import Noun
 
 Kind = Literal[
@@ -22,66 +30,6 @@ Kind = Literal[
     "stranded",
     "within",
 ]
-
-_ACRONYMS = {
-    name.lower(): name
-    for name in [
-        "GDP",
-        "GNI",
-        "PPP",
-        "TV",
-        "DVD",
-        "URL",
-        "ID",
-        "UK",
-        "USA",
-        "US",
-        "EU",
-        "UN",
-        "NFL",
-        "NBA",
-        "NHL",
-        "NCAA",
-        "IMDb",
-        "ISBN",
-        "ISSN",
-        "DNA",
-        "RNA",
-        "IATA",
-        "ICAO",
-        "HUD",
-        "CEO",
-        "GPS",
-        "API",
-        "PDF",
-        "SQL",
-        "NATO",
-        "FIFA",
-        "UEFA",
-        "MVP",
-        "BBC",
-        "IP",
-    ]
-}
-_UNREADABLE = re.compile(r"^[A-Za-z]{0,2}\d[\w.\-]*$|^[^A-Za-z]*$")
-_QUOTED_WORDS = frozenset(
-    [
-        "and",
-        "or",
-        "not",
-        "but",
-        "both",
-        "either",
-        "how",
-        "what",
-        "which",
-        "who",
-        "where",
-        "when",
-        "why",
-        "than",
-    ]
-)
 _ROLES = frozenset(
     [
         "member",
@@ -97,10 +45,6 @@ _ROLES = frozenset(
     ]
 )
 """Nouns of heads: in "member of sports team" the tail is the team."""
-_FILLERS = frozenset(["the", "a", "an", "its", "their"])
-_NOUN_PREPOSITIONS = frozenset(
-    ["of", "in", "with", "for", "to", "by", "from", "at", "on", "within", "per"]
-)
 _GERUNDS = {"starring": "star", "featuring": "feature", "containing": "contain"}
 ENDINGS = frozenset(["available", "majoring", "possible", "present", "spoken", "born"])
 
@@ -130,44 +74,6 @@ class Reading:
     context: str = ""
 
 
-def label_words(label: str) -> str:
-    """Return a label in plain lower-case words: identifiers parted, paths cut to their end."""
-    text = label.strip().strip("<>")
-    if re.match(r"https?:", text) or text.startswith("/"):
-        text = re.split(r"[/#:]", text.rstrip("/#"))[-1]
-    text = re.sub(r"\((?:s|es)\)", "", text.replace("_", " "))
-    text = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])", " ", text)
-    shouted = text.upper() == text
-    out = []
-    for word in text.split():
-        low = word.lower()
-        if low in _ACRONYMS:
-            out.append(_ACRONYMS[low])
-        elif (word.isupper() and not shouted and len(word) > 1) or any(c.isdigit() for c in word):
-            out.append(word)
-        else:
-            out.append(low)
-    if len(out) > 1 and out[-1] == "ID":
-        del out[-1]
-    return re.sub(r"[\x00-\x1f<>|\[\]{}]", "", " ".join(out)).strip()
-
-
-def readable(text: str) -> bool:
-    """Return whether a label in words can be used as English."""
-    parts = text.split()
-    if not parts or any(_UNREADABLE.match(part) for part in parts[:1]) or not text.isascii():
-        return False
-    if any(len(part) > 17 for part in parts) or re.search(r"[^A-Za-z0-9 '.\-]", text):
-        return False
-    return not any(part in _QUOTED_WORDS for part in parts)
-
-
-def quoted(text: str) -> Noun:
-    """Return a noun that names a label without reading it."""
-    inner = re.sub(r"[\x00-\x1f<>|\[\]{}]", "", text.replace('"', "'"))
-    return Noun(f'"{inner}" entry', f'"{inner}" entries')
-
-
 def read_label(label: str) -> Reading:
     """Read a relation's label."""
     text = label_words(label.replace("./", " / "))
@@ -195,7 +101,7 @@ def read_label(label: str) -> Reading:
 def _merged(first: str, reading: Reading) -> Reading:
     """Return "awards won" for "awards won / award": the first part says it all."""
     opening = _read(first)
-    if opening.kind == "noun" and words.is_participle(first.split()[-1]):
+    if opening.kind == "noun" and verbs.is_participle(first.split()[-1]):
         return opening
     return Reading("noun", reading.noun, context=first)
 
@@ -206,18 +112,18 @@ def _read(text: str) -> Reading:
     parts = text.split()
     had_be = False
     if len(parts) > 1 and parts[0] in words.HAVE and parts[1] not in ("been", "to"):
-        rest = parts[2:] if len(parts) > 2 and parts[1] in _FILLERS else parts[1:]
-        done = words.base_of_participle(rest[0]) if len(rest) > 1 else None
+        rest = parts[2:] if len(parts) > 2 and parts[1] in FILLERS else parts[1:]
+        done = verbs.base_of_participle(rest[0]) if len(rest) > 1 else None
         if done and not rest[0].endswith("ed"):
             return Reading("verb object", noun_of(" ".join(rest[1:])), done, past=True)
         return Reading("noun", noun_of(" ".join(rest)))
     while len(parts) > 1 and parts[0] in words.BE | {"has"}:
         had_be, parts = True, parts[1:]
-    while len(parts) > 1 and parts[0] in _FILLERS:
+    while len(parts) > 1 and parts[0] in FILLERS:
         parts = parts[1:]
     if parts[-1] in words.PREPOSITIONS and len(parts) == 1:
         return Reading("copular", form=parts[0])
-    if parts[0] in words.PREPOSITIONS | _FILLERS or parts[-1] in _FILLERS:
+    if parts[0] in words.PREPOSITIONS | FILLERS or parts[-1] in FILLERS:
         return Reading("noun", quoted(text))
     if parts[-1] in words.PREPOSITIONS:
         return _with_preposition(parts, had_be)
@@ -235,15 +141,15 @@ def _with_preposition(parts: list[str], had_be: bool) -> Reading:
     preposition, core = parts[-1], parts[:-1]
     adverb, bare = _split_adverb(core)
     word = bare[0]
-    if len(bare) == 1 and words.is_participle(word):
+    if len(bare) == 1 and verbs.is_participle(word):
         return _participle(adverb, word, preposition, had_be)
     if len(bare) == 1 and word in words.ADJECTIVES_WITH_PREPOSITION | {"part"}:
         if word == "part":
             return Reading("noun of", Noun("part", "parts"), after=preposition)
         return Reading("copular", form=" ".join(parts))
-    base = words.base_of_third(word)
-    past = words.base_of_past(word)
-    usual = words.is_verb(word) and word in words.INTRANSITIVE and preposition != "of"
+    base = verbs.base_of_third(word)
+    past = verbs.base_of_past(word)
+    usual = verbs.is_verb(word) and word in verbs.INTRANSITIVE and preposition != "of"
     if (base or usual) and not had_be:
         return Reading(
             "active",
@@ -253,13 +159,13 @@ def _with_preposition(parts: list[str], had_be: bool) -> Reading:
         )
     if past and len(bare) == 1:
         return Reading("active", verb=past, past=True, adverb=adverb, after=preposition)
-    if past and words.is_participle(word) is False:
+    if past and verbs.is_participle(word) is False:
         return Reading(
             "active", verb=past, past=True, adverb=adverb, after=" ".join([*bare[1:], preposition])
         )
     if preposition == "by":
         return Reading("noun by", noun_of(" ".join(core)))
-    if len(core) > 1 and words.is_participle(core[-1]):
+    if len(core) > 1 and verbs.is_participle(core[-1]):
         return Reading("stranded", noun_of(" ".join(core[:-1])), form=core[-1], after=preposition)
     if preposition != "of" and words.is_plural_word(core[-1]):
         if preposition in ("in", "within", "at", "on", "inside", "under", "near"):
@@ -272,37 +178,37 @@ def _with_preposition(parts: list[str], had_be: bool) -> Reading:
 
 
 def _participle(adverb: str, word: str, preposition: str, had_be: bool) -> Reading:
-    base = words.base_of_participle(word) or ""
-    if base in words.INTRANSITIVE and preposition != "by" and not had_be:
+    base = verbs.base_of_participle(word) or ""
+    if base in verbs.INTRANSITIVE and preposition != "by" and not had_be:
         return Reading("active", verb=base, past=True, adverb=adverb, after=preposition)
-    past = base not in words.STATIVE and word not in words.STATIVE
+    past = base not in verbs.STATIVE and word not in verbs.STATIVE
     return Reading("passive", verb=base, form=word, past=past, adverb=adverb, after=preposition)
 
 
 def _without_preposition(parts: list[str], had_be: bool) -> Reading:
     adverb, bare = _split_adverb(parts)
     word, rest = bare[0], bare[1:]
-    if not rest and word in words.TWO_WAYS:
+    if not rest and word in verbs.TWO_WAYS:
         return Reading("noun", quoted(" ".join(parts)))
     if not rest and word in _GERUNDS:
         return Reading("active", verb=_GERUNDS[word])
-    if rest and words.is_participle(word) and rest[0] in words.PREPOSITIONS and len(rest) > 1:
+    if rest and verbs.is_participle(word) and rest[0] in words.PREPOSITIONS and len(rest) > 1:
         return _participle_object(adverb, word, rest, had_be)
-    base, past = words.base_of_third(word), words.base_of_past(word)
-    if words.is_participle(word):
+    base, past = verbs.base_of_third(word), verbs.base_of_past(word)
+    if verbs.is_participle(word):
         past = past if not rest else None
     sure = bool(base) and (
-        words.only_verb(word) or bool(adverb) or not words.is_verb(words.singular_word(word))
+        verbs.only_verb(word) or bool(adverb) or not verbs.is_verb(words.singular_word(word))
     )
     if not rest and base and not had_be and sure:
         return Reading("active", verb=base, adverb=adverb)
     if not rest and past and not had_be and word not in ("cast", "set", "cut", "split", "born"):
         return Reading("active", verb=past, past=True, adverb=adverb)
     if rest and not had_be and not adverb:
-        object_ = _object(base if words.only_verb(word) else None, past, rest, adverb)
+        object_ = _object(base if verbs.only_verb(word) else None, past, rest, adverb)
         if object_:
             return object_
-    if len(bare) > 1 and (words.is_participle(bare[-1]) or bare[-1] in ENDINGS):
+    if len(bare) > 1 and (verbs.is_participle(bare[-1]) or bare[-1] in ENDINGS):
         head = bare[:-1]
         if words.is_plural_word(head[-1]) or len(head) == 1:
             return Reading("noun", noun_of(" ".join(head), after=bare[-1]))
@@ -314,7 +220,7 @@ def _without_preposition(parts: list[str], had_be: bool) -> Reading:
 
 def _participle_object(adverb: str, word: str, rest: list[str], had_be: bool) -> Reading:
     """Read "located in the country": the object names the tails."""
-    noun = noun_of(" ".join(part for part in rest[1:] if part not in _FILLERS))
+    noun = noun_of(" ".join(part for part in rest[1:] if part not in FILLERS))
     reading = _participle(adverb, word, rest[0], had_be)
     if reading.kind == "active":
         return Reading("verb object", noun, reading.verb, past=True, adverb=adverb, after=rest[0])
@@ -329,39 +235,10 @@ def _object(base: str | None, past: str | None, rest: list[str], adverb: str) ->
     after = ""
     if rest[0] in words.PREPOSITIONS:
         after, rest = rest[0], rest[1:]
-    rest = [part for part in rest if part not in _FILLERS]
+    rest = [part for part in rest if part not in FILLERS]
     if not rest:
         return None
     noun = noun_of(" ".join(rest))
     return Reading(
         "verb object", noun, verb, past=bool(past and not base), adverb=adverb, after=after
-    )
-
-
-def noun_of(text: str, after: str = "") -> Noun:
-    """Return the noun of a phrase in words, from its singular or plural."""
-    if not readable(text):
-        return quoted(f"{text} {after}".strip())
-    parts = text.split()
-    odd = words.BE | _FILLERS | words.HAVE | frozenset(("also",))
-    if any(part in odd for part in parts) or parts[0] in words.PREPOSITIONS:
-        return quoted(f"{text} {after}".strip())
-    head = len(parts) - 1
-    for place in range(1, len(parts)):
-        after_it = parts[place + 1 : place + 2]
-        posed = words.is_participle(parts[place]) and set(after_it) & words.PREPOSITIONS
-        if parts[place] in _NOUN_PREPOSITIONS or posed:
-            head = place - 1
-            break
-    if head == len(parts) - 1 and head > 0 and parts[head].isdigit():
-        head -= 1
-    single = words.singular_word(parts[head])
-    before, behind = parts[:head], parts[head + 1 :] + ([after] if after else [])
-    if behind[:1] == ["of"] and not behind[1:]:
-        return quoted(text)
-    return Noun(
-        " ".join([*before, single, *behind]),
-        " ".join([*before, words.plural_word(single), *behind]),
-        words.is_animate(single),
-        single in words.MASS,
     )

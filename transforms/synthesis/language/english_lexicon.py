@@ -14,14 +14,8 @@ import numpy as np
 from transforms.synthesis.graph import Graph
 from transforms.synthesis.language import english_words as words
 from transforms.synthesis.language.english_forms import both_ways
-from transforms.synthesis.language.english_labels import (
-    Reading,
-    label_words,
-    noun_of,
-    quoted,
-    read_label,
-    readable,
-)
+from transforms.synthesis.language.english_labels import Reading, read_label
+from transforms.synthesis.language.english_nouns import label_words, noun_of, quoted, readable
 from transforms.synthesis.language.overrides import Overrides
 from transforms.synthesis.language.surface import mention
 from transforms.synthesis.language.words import ENTITY, Noun, Way

@@ -6,60 +6,30 @@ deeper than two sets is parted into sentences by the caller, which passes names 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from transforms.synthesis.draw import Draw
 from transforms.synthesis.language import english_words as words
-from transforms.synthesis.language.english_forms import GENERIC
 from transforms.synthesis.language.english_lexicon import EnglishLexicon
+from transforms.synthesis.language.english_phrase import (
+    RELATIVE,
+    Phrase,
+    after_quote,
+    among,
+    fill,
+    listed,
+)
 from transforms.synthesis.language.surface import entity_mark, value_mark
-from transforms.synthesis.language.words import ANY, ONE, POSSESSIVE, SOURCE, Form, Noun, Way
+from transforms.synthesis.language.words import ANY, POSSESSIVE, Form, Noun, Way
 from transforms.synthesis.plan import (
     Anchor,
     Filter,
     Intersect,
-    Plan,
     Project,
     SetPlan,
     Subtract,
     Top,
     Unite,
 )
-
-_RELATIVE = ("that ", "who ", "whose ", "for which ", "for whom ")
-
-
-@dataclass(frozen=True, slots=True)
-class Phrase:
-    """A noun phrase for a set.
-
-    Attributes:
-        text: the whole phrase, with its article.
-        bare: without the article, or "" where that cannot be said.
-        noun: what its members are called.
-        plural: its number.
-        depth: sets nested in it; 0 for a mention or a name of a set.
-    """
-
-    text: str
-    bare: str
-    noun: Noun
-    plural: bool
-    depth: int
-
-
-def is_single(plan: Plan, lexicon: EnglishLexicon) -> bool:
-    """Return whether a set has at most one member whatever the facts are."""
-    match plan:
-        case Anchor():
-            return True
-        case Project(source, relation, inverse):
-            return lexicon.way(relation, inverse).single and is_single(source, lexicon)
-        case Top(k=k):
-            return k == 1
-        case Filter(source):
-            return is_single(source, lexicon)
-    return False
 
 
 class EnglishPhrases:
@@ -146,7 +116,7 @@ class EnglishPhrases:
         if bare or source.depth or source.plural or not self.lexicon.takes_possessive(source.text):
             options = [pair for pair in options if POSSESSIVE not in pair[1].texts[0]] or options
         if not (source.depth or source.plural):
-            options = [pair for pair in options if not _after_quote(pair[1])] or options
+            options = [pair for pair in options if not after_quote(pair[1])] or options
         else:
             return [pair for pair in options if pair[1].last] or options
         return options
@@ -159,7 +129,7 @@ class EnglishPhrases:
         chosen = [
             form
             for form in way.clauses
-            if form.texts[0].startswith(_RELATIVE) and not _after_quote(form)
+            if form.texts[0].startswith(RELATIVE) and not after_quote(form)
         ]
         source = self.phrase(plan.source, draw)
         if not chosen or (way.own and way.phrases):
@@ -257,7 +227,7 @@ class EnglishPhrases:
         if keep.depth == 1 and isinstance(plan.keep, Project) and keep.bare:
             clause = keep.bare.removeprefix(keep.noun.of(keep.plural)).lstrip()
             but = "that"
-            if clause.startswith(_RELATIVE):
+            if clause.startswith(RELATIVE):
                 but = "but who" if clause.startswith("who ") else "but that"
             text = f"{keep.bare} {but} {'are' if keep.plural else 'is'} not among {remove.text}"
             return Phrase(f"the {text}", text, keep.noun, keep.plural, depth)
@@ -322,47 +292,3 @@ class EnglishPhrases:
         count = f"{value_mark(plan.k)} " if many else ""
         text = f"{count}{noun.of(many)} with the {extreme} {name} among {source.text}"
         return Phrase(f"the {text}", text, noun, many, source.depth + 1)
-
-
-def _after_quote(form: Form) -> bool:
-    """Whether the source follows a closing quote, where a mention in quotes would be hard to see."""
-    return form.texts[0][-3:-1] == '" '
-
-
-def fill(text: str, source: Phrase, draw: Draw) -> str:
-    """Put a source into the slots of a form."""
-    if POSSESSIVE in text:
-        text = text.replace(POSSESSIVE, words.possessive(source.text, source.plural))
-    if ANY in text:
-        any_of = source.text
-        if source.plural:
-            options = ("any of", "any of" if f"at {ANY}" in text else "at least one of")
-            any_of = f"{draw.choose(options)} {source.text}"
-        text = text.replace(ANY, any_of)
-    if ONE in text:
-        text = text.replace(ONE, f"one of {source.text}" if source.plural else source.text)
-    return text.replace(SOURCE, source.text)
-
-
-def listed(items: Sequence[str], word: str) -> str:
-    """Return "a, b and c"."""
-    if len(items) == 1:
-        return items[0]
-    return f"{', '.join(items[:-1])} {word} {items[-1]}"
-
-
-def among(texts: Sequence[str], both: bool, draw: Draw) -> str:
-    """Return "both among A and among B", with its scope marked at every part."""
-    if both:
-        opening = "both " if len(texts) == 2 else "at once "
-        parts = [f"among {text}" for text in texts]
-        return opening + (
-            f"{parts[0]} and {parts[1]}"
-            if len(parts) == 2
-            else ", ".join(parts[:-1]) + f" and {parts[-1]}"
-        )
-    opening = draw.choose(("", "either "))
-    return opening + " or ".join(f"among {text}" for text in texts)
-
-
-__all__ = ["GENERIC", "EnglishPhrases", "Phrase", "among", "fill", "is_single", "listed"]

@@ -33,7 +33,8 @@ from typing import Any
 from transforms.record import RecordError
 from transforms.synthesis.graph import Graph
 from transforms.synthesis.language import english_words as words
-from transforms.synthesis.language.english_labels import Reading, noun_of, read_label
+from transforms.synthesis.language.english_labels import Reading, read_label
+from transforms.synthesis.language.english_nouns import noun_of
 from transforms.synthesis.language.words import Noun
 
 _KEYS: dict[str, dict[str, type]] = {

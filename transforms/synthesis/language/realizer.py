@@ -6,9 +6,9 @@ from transforms.record import RecordError
 from transforms.synthesis.draw import Draw
 from transforms.synthesis.graph import Graph
 from transforms.synthesis.language.chinese_lexicon import ChineseLexicon
-from transforms.synthesis.language.chinese_questions import ChineseQuestions
+from transforms.synthesis.language.chinese_speech import ChineseSpeech
 from transforms.synthesis.language.english_lexicon import EnglishLexicon
-from transforms.synthesis.language.english_questions import EnglishQuestions
+from transforms.synthesis.language.english_speech import EnglishSpeech
 from transforms.synthesis.language.overrides import Overrides
 from transforms.synthesis.language.surface import entity_mark, mention, number_text, utterance
 from transforms.synthesis.language.talk import Talk
@@ -44,11 +44,11 @@ class Realizer:
             RecordError: the language is not known.
         """
         self.graph, self.lang = graph, lang
-        self.grammar: EnglishQuestions | ChineseQuestions
+        self.grammar: EnglishSpeech | ChineseSpeech
         if lang == "en":
-            self.grammar = EnglishQuestions(EnglishLexicon(graph, overrides))
+            self.grammar = EnglishSpeech(EnglishLexicon(graph, overrides))
         elif lang == "zh":
-            self.grammar = ChineseQuestions(ChineseLexicon(graph, overrides))
+            self.grammar = ChineseSpeech(ChineseLexicon(graph, overrides))
         else:
             raise RecordError(f"language {lang!r}: not known; use en or zh")
         self.talk = Talk(self.grammar, lang)
