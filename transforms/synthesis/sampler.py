@@ -114,17 +114,17 @@ class Sampler:
             counts[broken] += 1
         return None
 
-    def single_into(self, entity: int, draw: Draw) -> Project | None:
+    def single_into(self, entity: int, draw: Draw, evenly: bool = True) -> Project | None:
         """Draw a relation of an entity that leads to one; None where there is none."""
-        self._grounding.evenly = True
+        self._grounding.evenly = evenly
         try:
             return self._grounding.single(entity, draw)
         except NoGround:
             return None
 
-    def other_anchor(self, plan: Plan, entity: int, draw: Draw) -> bool:
-        """Return whether a plan with a new anchor is valid, and neither it nor the answer too often."""
-        self._grounding.evenly = True
+    def other_anchor(self, plan: Plan, entity: int, draw: Draw, evenly: bool) -> bool:
+        """Return whether a plan with a new anchor is valid, and not too often if used evenly."""
+        self._grounding.evenly = evenly
         return (
             self._grounding.again(entity, draw)
             and not self.rules.check(plan)

@@ -11,12 +11,14 @@ from transforms.synthesis.plan import (
     Plan,
     Project,
     SetPlan,
+    Subtract,
     Value,
     anchors,
     children,
     members_by,
 )
 from transforms.synthesis.record import Record
+from transforms.synthesis.sampler import Sample
 from transforms.synthesis.scenarios import answered
 from transforms.synthesis.scene import NoScene, Scene
 from transforms.synthesis.trajectory import Trajectory
@@ -24,6 +26,7 @@ from transforms.synthesis.variants import replaced_anchor
 from transforms.synthesis.voice import Correct, Edit, Other, Recall, Refine, Relax, Save, UseSaved
 
 _TRIES = 24
+_MOST_SOURCES = 200
 _NAMES = ("favourites", "shortlist", "picks", "list1", "saved", "todo", "later", "group_a")
 
 
@@ -159,19 +162,29 @@ def _refined(scene: Scene) -> tuple[SetPlan, SetPlan, SetPlan]:
     Raises:
         NoScene: there is none.
     """
+    found: list[tuple[SetPlan, SetPlan, SetPlan]] = []
+
+    def has_more(sample: Sample) -> bool:
+        if _size(scene, sample.plan) >= 2:
+            found.extend(_further(scene, sample.plan))  # type: ignore[arg-type]
+        return bool(found)
+
+    scene.sample(has_more)
+    return found[0]
+
+
+def _further(scene: Scene, plan: SetPlan) -> list[tuple[SetPlan, SetPlan, SetPlan]]:
+    """Return a plan with a further condition that its answer can meet, if there is one."""
     kit = scene.kit
-    sample = scene.sample(lambda s: _size(scene, s.plan) >= 2)
-    plan = sample.plan
-    found = sorted(members_by(plan, kit.graph, kit.sampler.step))  # type: ignore[arg-type]
+    found = sorted(members_by(plan, kit.graph, kit.sampler.step))
     for attempt in range(_TRIES):
         draw = scene.draw.child("refine", attempt)
-        extra = kit.sampler.single_into(draw.choose(found), draw)
+        extra = kit.sampler.single_into(draw.choose(found), draw, 2 * attempt < _TRIES)
         if extra is not None:
-            parts: tuple[SetPlan, ...] = (plan, extra)  # type: ignore[assignment]
-            both = Intersect(parts)
+            both = Intersect((plan, extra))
             if not kit.sampler.rules.check(both):
-                return plan, both, extra  # type: ignore[return-value]
-    raise NoScene("no further condition")
+                return [(plan, both, extra)]
+    return []
 
 
 def _disjoint(scene: Scene, plan: Project, draw: Draw) -> Intersect | None:
@@ -215,14 +228,14 @@ def _exchanged(
     """Draw a plan that differs in one anchor; return it and the old anchor."""
     sampler = scene.kit.sampler
     pools = {entity: _alike(scene, plan, entity) for entity in anchors(plan)}
-    for _ in range(_TRIES):
+    for attempt in range(2 * _TRIES):
         old = draw.choose(list(pools))
         pool = pools[old]
         new = draw.choose(pool) if pool else old
         if new in anchors(plan):
             continue
         found = replaced_anchor(plan, old, new)
-        if found in without or not sampler.other_anchor(found, new, draw):
+        if found in without or not sampler.other_anchor(found, new, draw, attempt < _TRIES):
             continue
         if scene.kit.gold(found) != scene.kit.gold(plan):
             return found, old
@@ -230,7 +243,10 @@ def _exchanged(
 
 
 def _alike(scene: Scene, plan: Plan, entity: int) -> list[int]:
-    """Return the entities that have what a plan asks of an anchor."""
+    """Return the entities that have what a plan asks of an anchor.
+
+    Beside another set, those whose own set has something in common with it.
+    """
     graph = scene.kit.graph
     match plan:
         case Project(Anchor(own), relation, inverse) if own == entity:
@@ -238,5 +254,22 @@ def _alike(scene: Scene, plan: Plan, entity: int) -> list[int]:
             return graph.heads(relation, inverse)[few].tolist()  # type: ignore[no-any-return]
         case Value(Anchor(own), attribute) if own == entity:
             return graph.holders(attribute).tolist()  # type: ignore[no-any-return]
-    parts = children(plan)
-    return next((pool for part in parts if (pool := _alike(scene, part, entity))), [])
+        case Intersect(parts):
+            for part in parts:
+                if isinstance(part, Project) and part.source == Anchor(entity):
+                    others = tuple(other for other in parts if other is not part)
+                    return _meeting(scene, part, others)
+        case Subtract(keep, Project(Anchor(own)) as remove) if own == entity:
+            return _meeting(scene, remove, (keep,))
+    return next((pool for part in children(plan) if (pool := _alike(scene, part, entity))), [])
+
+
+def _meeting(scene: Scene, part: Project, others: tuple[SetPlan, ...]) -> list[int]:
+    """Return the anchors with which a relation leads to something that other sets share."""
+    kit = scene.kit
+    sets = [members_by(other, kit.graph, kit.sampler.step) for other in others]
+    found: dict[int, None] = {}
+    for entity in sorted(sets[0].intersection(*sets[1:]))[: kit.limits.items]:
+        sources = kit.graph.targets(entity, part.relation, not part.inverse)
+        found |= dict.fromkeys(sources[:_MOST_SOURCES].tolist())
+    return list(found)
