@@ -23,23 +23,8 @@ _LEAST_TYPED = 0.5
 _LEAST_OVERLAP = 0.5
 _LEAST_ALIKE = 0.5
 _NO_NOUN_END = frozenset(["by", "in", "of", "at", "to", "for", "from", "with", "on", "as", "is"])
-_NO_NOUN_START = frozenset(
-    [
-        "is",
-        "are",
-        "was",
-        "were",
-        "has",
-        "have",
-        "had",
-        "lives",
-        "works",
-        "born",
-        "located",
-        "married",
-        "owns",
-    ]
-)
+_VERBS = """is are was were has have had lives works born located married owns contains includes uses
+causes affects produces treats performs measures precedes follows knows likes becomes"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +118,8 @@ def _name_roles(
         if not len(left):
             continue
         label = role_words(relations[name].label)
+        if not is_noun(label):
+            continue
         role = _existing(ours, places[~untyped[places]], label) or f"role:{label}"
         if role.startswith("role:"):
             labels[role] = label
@@ -176,7 +163,7 @@ def is_noun(label: str) -> bool:
     if not label.isascii():
         return True
     first, last = words[0], words[-1]
-    verb = first in _NO_NOUN_START or (first.endswith("ed") and len(words) > 1)
+    verb = first in _VERBS.split() or (first.endswith("ed") and len(words) > 1)
     return not (verb or last in _NO_NOUN_END or last.endswith("ing"))
 
 
