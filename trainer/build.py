@@ -1,5 +1,6 @@
 """The model of a run, as its configuration says."""
 
+import os
 from pathlib import Path
 
 import torch
@@ -11,6 +12,14 @@ from trainer.config import ConfigError, TrainerConfig
 from trainer.huggingface import copy_tokenizer, load_weights_into, write_model
 from trainer.lineage import find_dataset
 from trainer.model import DTYPES, Decoder
+from trainer.ranks import Ranks
+
+
+def make_deterministic() -> None:
+    """Ask torch for algorithms that give the same bits in every run, where it has them."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def check_dataset(config: TrainerConfig, reader: PackedReader) -> None:
@@ -62,6 +71,35 @@ def build_model(
     elif is_new:
         model.initialize(config.seed)
     return model.to(device)
+
+
+def describe(
+    config: TrainerConfig,
+    reader: PackedReader,
+    model: Decoder,
+    ranks: Ranks,
+    found: checkpoint.Checkpoint | None,
+) -> list[str]:
+    """Return what is trained on what, and from where it goes on, in words."""
+    weights = sum(weight.numel() for weight in model.parameters())
+    steps = config.training.steps
+    told = [
+        f"model: {weights:,} weights, vocabulary {model.shape.vocab}; {config.dtype} on "
+        f"{ranks.device}, ranks {ranks.world}",
+        f"data: {reader.folder.path}: {reader.n_rows:,} rows of up to {reader.seq_len} tokens, "
+        f"{reader.n_steps:,} steps an epoch; {steps:,} steps are {steps / reader.n_steps:.3g} "
+        "epochs",
+    ]
+    if found is not None:
+        changes = checkpoint.changes(found, config)
+        if found.world != ranks.world:
+            changes.append(
+                f"ranks {found.world} -> {ranks.world} (the same rows in each step, "
+                "sums in another order)"
+            )
+        changed = f"; changed: {'; '.join(changes)}" if changes else ""
+        told.append(f"goes on from {found.path}{changed}")
+    return told
 
 
 def export_model(config: TrainerConfig, folder: Path) -> list[str]:

@@ -93,9 +93,10 @@ def _train(path: Path, config: TrainerConfig, stop: StopRequest) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # Loaded late: a mistake in the configuration is told at once.
     from trainer.checkpoint import CheckpointError
-    from trainer.loop import TrainingError, train
+    from trainer.loop import train
     from trainer.progress import Progress
     from trainer.ranks import DeviceError, Ranks
+    from trainer.remedy import TrainingError
     from trainer.safetensors import SafetensorsError
 
     try:

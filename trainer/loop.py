@@ -8,20 +8,18 @@ from its newest complete checkpoint, on the CPU to the same bits with the same n
 
 import contextlib
 import math
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import torch
-
 from packing.format import ShardError
 from packing.reader import PackedReader
 from trainer import checkpoint
 from trainer.anomalies import Spike, Watch
-from trainer.build import build_model, check_dataset
+from trainer.build import build_model, check_dataset, describe, make_deterministic
 from trainer.config import TrainerConfig
+from trainer.gauge import Gauge
 from trainer.gradients import StepGradients, clip_gradients, step_gradients
 from trainer.journal import Journal
 from trainer.layerwise import LayerUpdates, step_by_layers
@@ -32,6 +30,7 @@ from trainer.pieces import training_state
 from trainer.progress import Progress
 from trainer.ranks import Ranks
 from trainer.receipts import Chain, PlanRows, Receipt
+from trainer.remedy import TrainingError, memory_told
 from trainer.saver import Saver
 from trainer.sharding import shard
 from trainer.source import Portion, StepSource
@@ -39,10 +38,6 @@ from trainer.stopping import StopRequest
 
 MAX_SKIPPED = 20
 """Steps in a row that may be skipped; then the run is lost and says so."""
-
-
-class TrainingError(RuntimeError):
-    """The run cannot go on; says at which step, why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +60,7 @@ def train(config: TrainerConfig, ranks: Ranks, progress: Progress, stop: StopReq
         ShardError: the dataset is unfinished or damaged, or the ranks do not divide its slots.
         TrainingError: no step had a finite loss for too long, or memory ran out.
     """
-    _make_deterministic()
+    make_deterministic()
     dataset = find_dataset(config.dataset)
     with PackedReader(dataset) as reader:
         if not reader.n_steps:
@@ -120,7 +115,8 @@ class Run:
         if self.ranks.is_first:
             self.saver.clear()
         self._build(found)
-        self._announce(found)
+        for line in describe(self.config, self.reader, self.model, self.ranks, found):
+            self.progress.say(line)
         self._loop(stop)
         return Outcome(self.step, self.step >= self.config.training.steps, self.journal.run)
 
@@ -129,6 +125,7 @@ class Run:
         self.model = build_model(config, vocab, self.ranks.device, is_new=found is None)
         if config.training.parallel == "fsdp" and self.ranks.world > 1:
             shard(self.model, self.ranks.world, self.ranks.device)
+        self.gauge = Gauge(self.model, self.ranks)
         self.optimizer = build_optimizer(self.model, config.optimizer, self.model.layers)
         self.updates: LayerUpdates | None = None
         if config.training.update == "layer":
@@ -138,29 +135,6 @@ class Run:
             checkpoint.restore(
                 found, self.model, self.optimizer, ranks.device, ranks.rank, ranks.world
             )
-
-    def _announce(self, found: checkpoint.Checkpoint | None) -> None:
-        config, reader = self.config, self.reader
-        weights = sum(weight.numel() for weight in self.model.parameters())
-        say = self.progress.say
-        say(
-            f"model: {weights:,} weights, vocabulary {self.model.shape.vocab}; {config.dtype} on {self.ranks.device}, "
-            f"ranks {self.ranks.world}"
-        )
-        say(
-            f"data: {reader.folder.path}: {reader.n_rows:,} rows of up to {reader.seq_len} tokens, "
-            f"{reader.n_steps:,} steps an epoch; {config.training.steps:,} steps are "
-            f"{config.training.steps / reader.n_steps:.3g} epochs"
-        )
-        if found is not None:
-            changes = checkpoint.changes(found, config)
-            if found.world != self.ranks.world:
-                changes.append(
-                    f"ranks {found.world} -> {self.ranks.world} (the same rows in each step, "
-                    "sums in another order)"
-                )
-            changed = "; ".join(changes)
-            say(f"goes on from {found.path}" + (f"; changed: {changed}" if changed else ""))
 
     def _loop(self, stop: StopRequest) -> None:
         source = StepSource(self.reader, self.ranks, self.state)
@@ -173,6 +147,8 @@ class Run:
             self.saver.wait()
             self._log_saved()
             self.ranks.wait_for_all()
+            for line in self.gauge.lines():
+                self.progress.say(line)
         left = ", ".join(str(retry.plan_step) for retry in self.watch.queue)
         self._event(
             "end", detail=f"steps of the plan not trained again yet: {left}" if left else ""
@@ -202,45 +178,57 @@ class Run:
         )
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        found = None if portion.damage else self._gradients(portion)
+        with memory_told(self.step, self.config, self.ranks.device):
+            found = None if portion.damage else self._gradients(portion)
         spike = None if found is None else self.watch.judge(found.loss, found.norm)
         if retry is not None:
             self._event("retry", self.plan_rows.of(portion.plan_step), f"try {retry.attempt + 1}")
-        if found is not None and spike is None:
-            self._update(found.norm)
+        trained = found is not None and spike is None
+        if found is not None and trained:
+            with memory_told(self.step, self.config, self.ranks.device):
+                self._update(found.norm)
             for event, detail in self.watch.accept(found.loss, found.norm):
                 self._event(event, detail=detail)
         else:
             self._leave_out(portion, found, spike)
         self.optimizer.zero_grad(set_to_none=True)
-        trained = found is not None and spike is None
+        metrics = self._measured(portion, found, rate, begun, skipped=not trained)
+        self.journal.add(metrics, self._receipt(portion, trained))
+        self.step, self.state = self.step + 1, portion.after
+        return metrics
+
+    def _measured(
+        self,
+        portion: Portion,
+        found: StepGradients | None,
+        rate: float,
+        begun: float,
+        *,
+        skipped: bool,
+    ) -> StepMetrics:
+        reading = self.gauge.read(portion.micro_batches)
         is_known = found is not None and math.isfinite(found.loss) and math.isfinite(found.norm)
-        metrics = StepMetrics(
+        seconds = time.perf_counter() - begun
+        peak = self.gauge.peak
+        return StepMetrics(
             self.step,
             found.loss if found and is_known else None,
             found.norm if found and is_known else None,
             rate,
             found.tokens if found else 0,
-            round(time.perf_counter() - begun, 6),
+            round(seconds, 6),
             found.rows if found else 0,
-            not trained,
+            skipped,
+            reading.tflop,
+            reading.tflop * 1e12 / (seconds * peak) if peak else None,
+            reading.exposed_seconds,
+            reading.device_bytes,
         )
-        self.journal.add(metrics, self._receipt(portion, trained))
-        self.step, self.state = self.step + 1, portion.after
-        return metrics
 
     def _gradients(self, portion: Portion) -> StepGradients:
-        try:
-            if self.updates is None:
-                return step_gradients(self.model, portion.micro_batches, self.ranks)
-            found = step_by_layers(self.model, portion.micro_batches, self.ranks, self.updates)
-        except torch.OutOfMemoryError as error:
-            raise TrainingError(
-                f"step {self.step}: the device's memory ran out ({str(error).splitlines()[0]}); "
-                'set training.activations = "planned", use a smaller model, or make a plan of '
-                "fewer rows per micro-batch with drystone replan"
-            ) from error
-
+        if self.updates is None:
+            return step_gradients(self.model, portion.micro_batches, self.ranks)
+        found = step_by_layers(self.model, portion.micro_batches, self.ranks, self.updates)
         if self.updates.broken:
             raise TrainingError(
                 f"step {self.step}: a gradient was not finite when layers above it had been "
@@ -310,10 +298,3 @@ class Run:
 
     def _event(self, event: str, rows: Sequence[int] = (), detail: str = "") -> None:
         self.journal.event(self.step, event, rows, detail)
-
-
-def _make_deterministic() -> None:
-    """Ask torch for algorithms that give the same bits in every run, where it has them."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

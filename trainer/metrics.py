@@ -35,6 +35,14 @@ class StepMetrics:
     """Packed rows of the step, of all ranks."""
     skipped: bool = False
     """Whether the step left the weights as they were."""
+    tflop: float | None = None
+    """TFLOP of the model in the step, as :mod:`packing.cost` counts them."""
+    mfu: float | None = None
+    """Model FLOP utilization; None where the device's peak is not known."""
+    exposed_seconds: float | None = None
+    """Seconds that the first rank waited for copies; None where activations are not planned."""
+    device_bytes: int | None = None
+    """Most memory of the first rank's device so far; None on a CPU."""
 
 
 class StepLines:

@@ -53,7 +53,19 @@ class Progress:
         found = f"loss {metrics.loss:.4f}  gradient {metrics.grad_norm:.3f}"
         if metrics.skipped:
             return f"{place}  skipped: {found}  {speed}"
-        return f"{place}  {found}  lr {metrics.lr:.2e}  {speed}"
+        return f"{place}  {found}  lr {metrics.lr:.2e}  {speed}{_work(metrics)}"
+
+
+def _work(metrics: StepMetrics) -> str:
+    """Return utilization, or FLOP where it is not known, and the time that copies were waited for."""
+    seconds, text = max(metrics.seconds, 1e-9), ""
+    if metrics.mfu is not None:
+        text += f"  MFU {metrics.mfu:.1%}"
+    elif metrics.tflop is not None:
+        text += f"  {_count(metrics.tflop * 1e12 / seconds)}FLOP/s"
+    if metrics.exposed_seconds is not None:
+        text += f"  copies {metrics.exposed_seconds / seconds:.1%}"
+    return text
 
 
 def _count(number: float) -> str:
