@@ -216,7 +216,7 @@ def _about(record: Record, uid: int) -> dict[str, object]:
             for k, v in sorted(record.labels.items())
         ],
         "verdict": _OK,
-        "skeleton": record.labels.get("skeleton"),
+        "skeleton": record.skeleton or None,
         "proof": orjson.dumps(proof).decode(),
     }
 

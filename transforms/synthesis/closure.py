@@ -36,6 +36,8 @@ from transforms.synthesis.voice import Op
 
 MOST_SETS = 5_000
 """Sets after which a search is given up."""
+PROVED_SETS = 500
+"""Sets within which it has to be proved that an answer that is refused cannot be had."""
 
 _MOST_SOURCES = 256
 
@@ -124,6 +126,12 @@ def derive(plan: Plan, graph: Graph, steps: Steps, most_sets: int = MOST_SETS) -
         outer = replace(plan, source=source) if source is not None else None  # type: ignore[arg-type]
         return Found(outer, inner.decided, inner.sets)
     return _Search(plan, graph, steps, most_sets).run()
+
+
+def out_of_reach(plan: Plan, graph: Graph, steps: Steps) -> bool:
+    """Return whether it is proved, within PROVED_SETS, that there is no way to a plan's answer."""
+    found = derive(plan, graph, steps, PROVED_SETS)
+    return found.decided and found.plan is None
 
 
 class _Search:

@@ -297,6 +297,19 @@ def _parts(plan: Any) -> list[list[Any]]:
     return found + [part for item in plan for part in _parts(item)]
 
 
+def _needless_refusal(record: Record, graph: Graph, draw: Draw) -> bool:
+    """Refuse what the tools at hand give."""
+    if len(record.turns) != 1 or record.turns[0]["behaviour"] != "answer":
+        return False
+    record.messages[:] = [
+        m for m in record.messages if m["role"] != "tool" and "tool_calls" not in m
+    ]
+    record.faults.clear()
+    record.turns[0] |= {"behaviour": "refuse", "gold": {"kind": "none"}}
+    _note_last(record)
+    return True
+
+
 def _bad_definition(record: Record, graph: Graph, draw: Draw) -> bool:
     if not record.tools:
         return False
@@ -352,6 +365,7 @@ MUTATIONS: dict[str, Mutation] = {
     "missing gold": _missing_gold,
     "other number": _other_number,
     "other anchor": _other_anchor,
+    "needless refusal": _needless_refusal,
     "bad definition": _bad_definition,
     "calm environment": _calm_environment,
     "other style": _other_style,

@@ -38,11 +38,13 @@ class Record:
     """``kind`` (``entities, number, value, none``), ``ids``, ``labels``, ``number``, ``text``."""
     turns: list[dict[str, Any]] = field(default_factory=list)
     """For each turn of the user: ``plan``, ``gold``, ``behaviour`` (``answer, refuse, clarify,
-    partial, chat``)."""
+    partial, chat``); ``asked`` where a part is answered: the plan of the whole question."""
     faults: list[dict[str, Any]] = field(default_factory=list)
     """What the environment did at which call: ``call`` (its number from 0), ``kind``, ``...``."""
     query_key: str = ""
     """Hash of what the user asks and of the canonical plan: records with one key are the same."""
+    skeleton: str = ""
+    """The first question with entities and numbers masked."""
 
     def to_json(self) -> bytes:
         """Write the record, keys in order of the fields."""

@@ -7,7 +7,7 @@ environment alone: every call fits its tool's schema.
 from collections.abc import Callable
 
 from transforms.synthesis.ambiguous import ambiguous_names, forward_plan
-from transforms.synthesis.closure import Steps, derive
+from transforms.synthesis.closure import Steps, out_of_reach
 from transforms.synthesis.distractors import Kind
 from transforms.synthesis.draw import Draw
 from transforms.synthesis.executor import TRANSIENT
@@ -34,7 +34,6 @@ Maker = Callable[[Scene], Record]
 
 _ROUNDS = 20
 """Records of one pattern that begin with one ambiguous name, at most."""
-_MOST_SETS = 2_000
 _AMOUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 20, 30)
 
 
@@ -108,7 +107,7 @@ def partial_tool(scene: Scene) -> Record:
     scene.ask(trajectory, scene.kit.voice.question(plan, draw))
     trajectory.work(known, scene.thought(plan))
     text = scene.kit.voice.partial(plan, known, scene.kit.result(known), lacking, draw)
-    scene.reply(trajectory, text, "partial", known)
+    scene.reply(trajectory, text, "partial", known, asked=plan)
     return scene.record(trajectory)
 
 
@@ -234,8 +233,7 @@ def no_tool(scene: Scene) -> Record:
 def _out_of_reach(scene: Scene, plan: Plan, trajectory: Trajectory) -> bool:
     """Return whether it is proved that the tools at hand do not give a plan's answer."""
     steps = Steps.of(tool.op for tool in trajectory.tools)
-    found = derive(plan, scene.kit.graph, steps, _MOST_SETS)
-    return found.decided and found.plan is None
+    return out_of_reach(plan, scene.kit.graph, steps)
 
 
 def _essential(plan: Plan, style: Style) -> list[tuple[Op, Plan]]:

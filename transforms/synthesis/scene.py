@@ -96,6 +96,7 @@ class Scene:
         self.labels: dict[str, Label] = {"scenario": scenario}
         self.turns: list[dict[str, Any]] = []
         self.asked: list[str] = []
+        self.skeleton = ""
         self.faults: list[dict[str, Any]] = []
         self._plans: list[Plan] = []
 
@@ -192,6 +193,7 @@ class Scene:
             key: stands for it where records are compared; the text where it is left out.
         """
         trajectory.say("user", said.text)
+        self.skeleton = self.skeleton or said.skeleton
         self.asked.append(key or said.text)
 
     def reply(
@@ -201,13 +203,26 @@ class Scene:
         behaviour: str,
         plan: Plan | None = None,
         gold: dict[str, Any] | None = None,
+        *,
+        asked: Plan | None = None,
     ) -> None:
-        """Let the assistant end a turn, and note what it was to do."""
+        """Let the assistant end a turn, and note what it was to do.
+
+        Args:
+            trajectory: the conversation.
+            text: what is said.
+            behaviour: what it was to do.
+            plan: what is answered or refused.
+            gold: the answer; the plan's where it is left out.
+            asked: the whole question's plan, where a part of it is answered.
+        """
         trajectory.say("assistant", text)
         none = {"kind": "none"}
         found = gold or (self.kit.gold(plan) if plan is not None else none)
         written = canonical(plan, self.kit.graph) if plan is not None else ""
-        turn = {"behaviour": behaviour, "plan": written, "gold": found}
+        turn: dict[str, Any] = {"behaviour": behaviour, "plan": written, "gold": found}
+        if asked is not None:
+            turn["asked"] = canonical(asked, self.kit.graph)
         self.turns.append({**turn, "last_message": len(trajectory.messages) - 1})
 
     def thought(self, plan: Plan) -> str:
@@ -249,6 +264,7 @@ class Scene:
             turns=self.turns,
             faults=self.faults,
             query_key=hashlib.sha256(asked.encode()).hexdigest()[:32],
+            skeleton=self.skeleton,
         )
 
     def _width(self, plan: Plan) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from transforms.synthesis.closure import Steps, out_of_reach
 from transforms.synthesis.derivation import Derivation, Underived
 from transforms.synthesis.dialogue import Turn, turns_of
 from transforms.synthesis.executor import Directory
@@ -135,6 +136,7 @@ class Gate:
                 self._check_named(plan, asked, proof)
                 if behaviour != "refuse":
                     self._check_found(derivation, plan, noted)
+                self._check_refused(noted, plan, proof)
                 claims.append(_Claim(place, plan, behaviour, gold, turn.answer))
             elif gold["kind"] != "none":
                 raise Wrong("an answer without a plan", turn.answer)
@@ -154,6 +156,15 @@ class Gate:
         for entity in anchors(plan):
             if not proof.mentions(entity, asked):
                 raise Wrong("an entity that nobody named", self._graph.labels[entity])
+
+    def _check_refused(self, noted: Mapping[str, Any], plan: Plan, proof: Proof) -> None:
+        """Check that what is refused, or answered in part, cannot be had from the tools at hand."""
+        if noted["behaviour"] not in ("refuse", "partial"):
+            return
+        if noted["behaviour"] == "partial":
+            plan = self._plan(noted.get("asked", ""))
+        if not out_of_reach(plan, self._graph, Steps.of(tool.op for tool in proof.tools)):
+            raise Wrong("an answer that can be derived", noted["behaviour"])
 
     def _check_clarified(self, record: Record, turns: Sequence[Turn], proof: Proof) -> None:
         """Check that the user is asked back where it was not clear who is meant, and only there."""
