@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.relational import read_tables
-from catalog.table_keys import Table, columns_left, singular
+from catalog.table_keys import Table, columns_left
 from transforms.ingest import Reject
 from transforms.synthesis.graph_input import DANGLING, LoadedGraph, NamedGraph, settle
 from transforms.synthesis.graph_raw import Place
@@ -21,7 +21,7 @@ from transforms.synthesis.graph_tables import (
     places,
 )
 from transforms.synthesis.graph_values import Literals, take_literals
-from transforms.synthesis.names import words_of
+from transforms.synthesis.names import singular, words_of
 
 Keys = dict[str, dict[str, str]]
 """Id of an entity by table and key."""

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from transforms.record import RecordError
+from transforms.synthesis.names import singular
 
 TABLES_FILE = "tables.toml"
 """Names keys, labels and foreign keys of the tables of a folder."""
@@ -168,15 +169,6 @@ def _find_words(table: Table) -> None:
 def _is_text(table: Table, column: str) -> bool:
     kind = table.data.schema.field(column).type
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def singular(word: str) -> str:
-    """Return the singular of an English plural noun, as far as its ending tells."""
-    for end, put in (("ies", "y"), ("sses", "ss"), ("ches", "ch"), ("shes", "sh"), ("xes", "x")):
-        if word.endswith(end) and len(word) > len(end) + 1:
-            return word.removesuffix(end) + put
-    plural = word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 3
-    return word[:-1] if plural else word
 
 
 def columns_left(table: Table) -> Sequence[str]:

@@ -14,6 +14,7 @@ import zstandard
 from transforms.record import RecordError
 from transforms.synthesis.graph import Graph, name_key
 from transforms.synthesis.graph_input import LoadedGraph, load_graph
+from transforms.synthesis.graph_types import role_words
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "kg"
 
@@ -384,3 +385,24 @@ def test_a_relation_among_equals_names_no_type(tmp_path: Path) -> None:
     write_lines(tmp_path / "triples.tsv", [*rows, *(f"x{n}\tterm8\ty{n % 2}" for n in range(9))])
     graph = load_graph(tmp_path).graph
     assert set(graph.type_labels) == {"entity"}
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("roster / positions", "position"),
+        ("time zones", "time zone"),
+        ("parties", "party"),
+        ("TV series", "TV series"),
+        ("boxes", "box"),
+        ("campus", "campus"),
+        ("语言", "语言"),
+        ("contains", ""),
+        ("directed by", ""),
+        ("is a", ""),
+        ("term16", ""),
+    ],
+)
+def test_roles_are_named_in_the_singular(label: str, words: str) -> None:
+    """What a relation calls all its tails names one of them."""
+    assert role_words(label) == words

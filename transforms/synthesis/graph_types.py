@@ -14,7 +14,7 @@ from transforms.synthesis.graph_tables import (
     named_well,
     numbered_types,
 )
-from transforms.synthesis.names import generic_word, words_of
+from transforms.synthesis.names import generic_word, singular, words_of
 
 Facts = Mapping[str, npt.NDArray[np.int64]]
 
@@ -118,7 +118,7 @@ def _name_roles(
         if not len(left):
             continue
         label = role_words(relations[name].label)
-        if not is_noun(label):
+        if not label:
             continue
         role = _existing(ours, places[~untyped[places]], label) or f"role:{label}"
         if role.startswith("role:"):
@@ -151,11 +151,18 @@ def _rest(
 
 
 def role_words(label: str) -> str:
-    """Return the words of a relation that name its tails: of ``cast / actor`` the last."""
-    return label.rpartition(" / ")[2] or label
+    """Return the words of a relation that name one of its tails: of ``cast / actors`` an actor.
+
+    A relation whose words are no noun, as far as their form tells, gives "".
+    """
+    words = label.rpartition(" / ")[2] or label
+    if not _is_noun(words):
+        return ""
+    before, space, last = words.rpartition(" ")
+    return f"{before}{space}{singular(last)}" if words.isascii() else words
 
 
-def is_noun(label: str) -> bool:
+def _is_noun(label: str) -> bool:
     """Return whether the words of a relation can name its tails, as far as their form tells."""
     words = label.lower().split()
     if not words or any(one.isdigit() for one in label):
@@ -204,7 +211,7 @@ def _cluster(
             and len(role.entities) >= _LEAST_SHARE * len(places)
         ]
         nouns = [role_words(relations[role.relation].label) for role in tails]
-        nouns = [words for words in nouns if is_noun(words)]
+        nouns = [words for words in nouns if words]
         if not nouns:
             continue
         kind = f"role:{nouns[0]}"

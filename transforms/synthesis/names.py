@@ -14,6 +14,7 @@ _LONG = 96
 _MOST_ALIASES = 16
 _PREFIX = re.compile(r"[A-Za-z][\w.-]*:(?=\w)")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_ALIKE = frozenset(("series", "species", "news", "means", "lens", "analysis"))
 _BRACKETS = re.compile(r"\s*[(（][^()（）]*[)）]$")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
@@ -29,6 +30,17 @@ def words_of(name: str) -> str:
     words = [_HUMP.sub(" ", end) if end.isascii() else end for end in ends]
     made = " / ".join(clean(re.sub(r"[_-]+", " ", one)) for one in words)
     return made.lower() if made.isascii() and made else made or clean(name)
+
+
+def singular(word: str) -> str:
+    """Return the singular of an English plural noun, as far as its ending tells."""
+    if word in _ALIKE:
+        return word
+    for end, put in (("ies", "y"), ("sses", "ss"), ("ches", "ch"), ("shes", "sh"), ("xes", "x")):
+        if word.endswith(end) and len(word) > len(end) + 1:
+            return word.removesuffix(end) + put
+    plural = word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 3
+    return word[:-1] if plural else word
 
 
 def local_name(name: str) -> str:
