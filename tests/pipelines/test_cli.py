@@ -625,3 +625,23 @@ def test_tables_hold_any_value(capsys):
     """Nulls, markup-like text and nested values are shown as they are."""
     print_table(["a", "b"], [{"a": None, "b": "[red]x[/red]"}, {"a": [1], "b": True}])
     assert capsys.readouterr().out.splitlines() == ["a    b", "-    [red]x[/red]", "[1]  true"]
+
+
+def test_the_command_ends_after_what_libraries_asked_for(tmp_path):
+    """The process ends with the code of the command, its output whole and exit handlers called."""
+    program = (
+        "import atexit, sys, pathlib, pipelines.cli\n"
+        "atexit.register(pathlib.Path(sys.argv[1]).touch)\n"
+        "sys.argv[1:] = sys.argv[2:]\n"
+        "pipelines.cli.main()\n"
+    )
+    codes = {}
+    for args in (["--version"], ["--nonsense"], ["query", "SELECT 1", "--workdir", "nowhere"]):
+        called = tmp_path / args[0]
+        done = subprocess.run(
+            [sys.executable, "-c", program, called, *args], capture_output=True, text=True
+        )
+        assert called.exists()
+        assert done.stdout or done.stderr
+        codes[args[0]] = done.returncode
+    assert codes == {"--version": 0, "--nonsense": 2, "query": 2}
