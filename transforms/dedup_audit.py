@@ -1,10 +1,7 @@
 """What another tool's removal of duplicates left and lost: exact joins over shingle sets.
 
 Nothing here is sampled. All pairs at or above a threshold are found by a join with a prefix filter
-(Chaudhuri, Ganti, Kaushik 2006, A Primitive Operator for Similarity Joins; Bayardo, Ma, Srikant 2007,
-Scaling Up All Pairs Similarity Search): in any order of the shingles, two sets that reach the
-threshold share one among the first ``n - c + 1`` of either, where ``c`` is the least number of
-shingles that a set of ``n`` must share. The order puts rare shingles first.
+(:mod:`transforms.set_prefixes`).
 """
 
 from dataclasses import dataclass
@@ -17,41 +14,6 @@ from transforms.shingles import Hashes, Offsets, ShingleSets
 
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-Counters = npt.NDArray[np.uint8]
-
-COUNTER_BITS = 26
-"""Shingles are counted in this many bits of their hash; collisions cost time alone."""
-
-_PREFIX_MIX = np.uint64(0x9E3779B97F4A7C15)
-_MANY = 255
-
-
-def new_counters(bits: int = COUNTER_BITS) -> Counters:
-    """Return counters of shingles, all zero, shape [2^bits]."""
-    return np.zeros(1 << bits, np.uint8)
-
-
-def count_shingles(sets: ShingleSets, counters: Counters) -> None:
-    """Count the sets' shingles, each up to 255."""
-    _count(sets.values, counters)
-
-
-def prefixes(sets: ShingleSets, counters: Counters, threshold: float) -> ShingleSets:
-    """Return of each set the keys of its rarest shingles, enough for the prefix filter.
-
-    A key orders shingles by their count and stands for them; two shingles with one key make a
-    candidate more, and none less.
-
-    Args:
-        sets: shingle sets.
-        counters: see :func:`count_shingles`; the same for all sets that are joined.
-        threshold: Jaccard similarity, above 0, at most 1.
-
-    Returns:
-        Keys in no order; as many sets as given.
-    """
-    offsets, keys = _prefixes(sets.offsets, sets.values, counters, threshold)
-    return ShingleSets(offsets, keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,118 +135,6 @@ def most_similar(
         best,
         best_number,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """Documents with equal hashes, taken together; numbered in the order of their first one."""
-
-    group: Int64s
-    """Group of each document, shape [documents]."""
-    first: Int64s
-    """The first document of each group, ascending, shape [groups]."""
-
-
-def group_equal(hashes: npt.NDArray[np.uint64]) -> Groups:
-    """Group rows of 128 bits, shape [documents, 2], by equality."""
-    order = np.lexsort((hashes[:, 1], hashes[:, 0]))
-    ordered = hashes[order]
-    new = np.ones(len(ordered), bool)
-    np.any(ordered[1:] != ordered[:-1], axis=1, out=new[1:])
-    run = np.cumsum(new) - 1
-    # lexsort is stable: the first row of a run is its first document.
-    first = order[new]
-    rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    group = np.empty(len(order), np.int64)
-    group[order] = rank[run]
-    return Groups(group, np.sort(first))
-
-
-def match_rows(
-    ours: npt.NDArray[np.uint64],
-    theirs: npt.NDArray[np.uint64],
-    ours_open: npt.NDArray[np.bool_],
-    theirs_open: npt.NDArray[np.bool_],
-) -> Int64s:
-    """Match equal rows one to one: the n-th of theirs with a key to the n-th of ours with it.
-
-    Args:
-        ours: keys, shape [ours, words].
-        theirs: keys, shape [theirs, words].
-        ours_open: which of ours may be matched.
-        theirs_open: which of theirs may.
-
-    Returns:
-        For each of theirs the row of ours, or -1; shape [theirs].
-    """
-    left, right = np.flatnonzero(ours_open), np.flatnonzero(theirs_open)
-    keys = np.concatenate([ours[left], theirs[right]])
-    rows = np.concatenate([left, right])
-    other = np.arange(len(keys)) >= len(left)
-    order = np.lexsort((other, *keys.T))
-    keys, rows, other = keys[order], rows[order], other[order]
-    new = np.ones(len(keys), bool)
-    np.any(keys[1:] != keys[:-1], axis=1, out=new[1:])
-    run = np.cumsum(new) - 1
-    start = np.flatnonzero(new)
-    owned = np.bincount(run, weights=~other, minlength=len(start)).astype(np.int64)
-    place = np.arange(len(keys)) - start[run] - owned[run]
-    matched = other & (place < owned[run])
-    found = np.full(len(theirs), -1, np.int64)
-    found[rows[matched]] = rows[(start[run] + place)[matched]]
-    return found
-
-
-@kernel
-def _count(values: Hashes, counters: Counters) -> None:
-    mask = np.uint64(len(counters) - 1)
-    for value in values:
-        place = np.int64(value & mask)
-        if counters[place] < _MANY:
-            counters[place] += np.uint8(1)
-
-
-@kernel
-def _prefixes(
-    offsets: Offsets, values: Hashes, counters: Counters, threshold: float
-) -> tuple[Offsets, Hashes]:
-    n = len(offsets) - 1
-    mask = np.uint64(len(counters) - 1)
-    found = np.zeros(n + 1, np.int64)
-    for document in range(n):
-        size = offsets[document + 1] - offsets[document]
-        found[document + 1] = found[document] + _prefix_length(size, threshold)
-    keys = np.empty(found[n], np.uint64)
-    for document in range(n):
-        start, end = offsets[document], offsets[document + 1]
-        length = found[document + 1] - found[document]
-        if length == 0:
-            continue
-        ordered = np.empty(end - start, np.uint64)
-        for place in range(start, end):
-            value = values[place]
-            count = np.uint64(counters[np.int64(value & mask)])
-            ordered[place - start] = count << np.uint64(56) | value >> np.uint64(8)
-        if length < end - start:
-            ordered = np.partition(ordered, length - 1)
-        for place in range(length):
-            # One to one, and uniform in the leading bits, by which an index is entered.
-            keys[found[document] + place] = ordered[place] * _PREFIX_MIX
-    return found, keys
-
-
-@kernel
-def _prefix_length(size: int, threshold: float) -> int:
-    """Return of how many shingles one is shared by any set that reaches the threshold."""
-    if size == 0:
-        return 0
-    least = min(size, max(1, int(threshold * size)))
-    while least > 1 and (least - 1) / size >= threshold:
-        least -= 1
-    while least < size and least / size < threshold:
-        least += 1
-    return size - least + 1
 
 
 @kernel

@@ -17,8 +17,9 @@ from pipelines.audit.raw import HELD_VALUES, Mask, RawInput
 from pipelines.audit.sets import Int64s
 from transforms.candidates import chunks, distinct
 from transforms.clusters import jaccards
-from transforms.dedup_audit import candidates, make_index, match_rows, most_similar, shared_by_many
+from transforms.dedup_audit import candidates, make_index, most_similar, shared_by_many
 from transforms.record import RecordError
+from transforms.row_matching import match_rows
 from transforms.shingles import ShingleSets
 
 Floats = npt.NDArray[np.float64]
@@ -52,9 +53,9 @@ class Matching:
     kept: Mask
     """By document of the input."""
     by_id: int
-    """Kept documents found by their ids."""
+    """Kept documents with text that were found by their ids."""
     by_text: int
-    """Those found by their texts alone."""
+    """Those that were found by their texts alone."""
     altered: Int64s
     """Documents of the output with the id of an input document but another text."""
     unknown: Int64s
@@ -131,10 +132,11 @@ def match(raw: RawInput, output: AuditedFiles) -> Matching:
             free, wanted = free & ours.has_id, wanted & theirs.has_id
         new = match_rows(keys(ours), keys(theirs), free, wanted)
         place = np.where(new >= 0, new, place)
-        counts.append(int((new >= 0).sum()))
+        # Documents without text are not judged, so they do not count as kept either.
+        counts.append(int((~raw.empty[new[new >= 0]]).sum()))
         if keys is _ids:
             altered = np.flatnonzero(new >= 0)
-    if not sum(counts):
+    if (place < 0).all():
         raise RecordError(
             f"{output.option}: none of its {len(theirs):,} documents is in {raw.files.option}, by "
             "id or by text; give the input that it was made from"

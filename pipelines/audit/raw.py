@@ -21,14 +21,9 @@ from pipelines.audit.documents import (
     refuse_unreadable,
 )
 from pipelines.audit.sets import Int64s, SetStore
-from transforms.dedup_audit import (
-    Counters,
-    count_shingles,
-    group_equal,
-    new_counters,
-    prefixes,
-)
 from transforms.minhash import set_hashes
+from transforms.row_matching import group_equal
+from transforms.set_prefixes import Counters, count_shingles, new_counters, prefixes
 from transforms.shingles import ShingleSets, shingle_sets, text_blocks
 
 Mask = npt.NDArray[np.bool_]

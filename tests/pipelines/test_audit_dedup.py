@@ -170,6 +170,9 @@ def test_documents_without_tokens_and_without_text(tmp_path):
     found = audited(raw, write(tmp_path / "a.jsonl", [rows[0], rows[2], rows[4]]), code=0)
     assert found["input"]["without_text"] == 1
     assert found["removed"] == 1
+    whole = audited(raw, write(tmp_path / "c.jsonl", rows), code=1)
+    assert whole["kept"]["documents"] == whole["kept"]["by_id"] == 4
+    assert whole["removed"] == whole["kept"]["unknown"] == 0
     found = audited(raw, write(tmp_path / "b.jsonl", [rows[0], rows[4]]), code=1)
     assert found["lost"] == {
         "documents": 1,

@@ -9,17 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.clusters import jaccards
-from transforms.dedup_audit import (
-    candidates,
-    count_shingles,
-    group_equal,
-    make_index,
-    match_rows,
-    most_similar,
-    new_counters,
-    prefixes,
-    shared_by_many,
-)
+from transforms.dedup_audit import candidates, make_index, most_similar, shared_by_many
+from transforms.row_matching import group_equal, match_rows
+from transforms.set_prefixes import count_shingles, new_counters, prefixes
 from transforms.shingles import ShingleSets
 
 THRESHOLDS = st.sampled_from([0.05, 0.3, 0.5, 2 / 3, 0.8, 0.95, 1.0])
