@@ -114,7 +114,8 @@ def export(
         typer.Option(
             "--to",
             metavar="FORMAT",
-            help="Packed rows: jsonl, hf, megatron, megatron-bridge, mds. Documents: jsonl.zst, parquet, hf.",
+            help="Packed rows: jsonl, hf, megatron, megatron-bridge, mds. Conversations: openai, "
+            "sharegpt, hermes, swift, react, rewards, preferences. Documents: jsonl.zst, parquet, hf.",
         ),
     ],
     documents: Annotated[
@@ -128,7 +129,7 @@ def export(
     ] = None,
     workdir: Workdir = None,
 ) -> None:
-    """Write packed rows, or the curated documents, in a format that other tools read."""
+    """Write packed rows, conversations or documents in a format that other tools read."""
     if where is not None and not documents:
         raise typer.BadParameter("--where chooses documents; give --documents too")
     if documents:
@@ -137,13 +138,31 @@ def export(
     from packing.export.formats import FORMATS, export_dataset
     from pipelines.locate import find_dataset
 
-    if to not in FORMATS:
-        raise typer.BadParameter(f"--to {to}: packed rows are exported to {', '.join(FORMATS)}")
     folder = find_dataset(dataset, workdir)
+    if to not in FORMATS:
+        _export_conversations(folder, out, to)
+        return
     done = export_dataset(folder, to, out)
     for path in done.files:
         typer.echo(str(path))
     say(f"{amount(done.rows, 'row')}, {amount(done.tokens, 'token')}")
+    for sentence in done.lost:
+        say(f"not kept: {sentence}")
+    say_next(["show", str(folder), "--row", "0"])
+
+
+def _export_conversations(folder: Path, out: Path, to: str) -> None:
+    from packing.export.formats import FORMATS
+    from pipelines.export_conversations import CONVERSATION_FORMATS, export_conversations
+
+    if to not in CONVERSATION_FORMATS:
+        raise typer.BadParameter(
+            f"--to {to}: packed rows are exported to {', '.join(FORMATS)}; conversations to "
+            f"{', '.join(CONVERSATION_FORMATS)}"
+        )
+    done = export_conversations(folder, to, out)
+    typer.echo(str(done.path))
+    say(amount(done.rows, "row"))
     for sentence in done.lost:
         say(f"not kept: {sentence}")
     say_next(["show", str(folder), "--row", "0"])

@@ -26,7 +26,9 @@ from pipelines.steps.columns import write_table
 from pipelines.steps.stage import Apply, Stage, settings_json
 from pipelines.steps.synthesized import (
     CANDIDATE_SCHEMA,
+    WORKSHOPS,
     make_candidates,
+    write_preferences,
     write_rejects,
     write_shard,
 )
@@ -297,10 +299,18 @@ class SynthesizeStage(Stage):
                             block=receipt.task,
                             source=table.source,
                             domain=table.domain,
+                            preferences=table.preferences,
                             part=part,
                             masks=[np.packbits(m).tobytes().hex() for m in (*masks, surplus)],
                         ),
-                        payload=(receipt.files[0].name, table, part, *masks, surplus),
+                        payload=(
+                            receipt.files[0].name,
+                            _graph_folder(making.graphs[number]),
+                            table,
+                            part,
+                            *masks,
+                            surplus,
+                        ),
                         weight=receipt.files[0].bytes,
                     )
                 )
@@ -308,11 +318,17 @@ class SynthesizeStage(Stage):
         return tasks
 
     def _write(self, task: Task) -> Work:
-        name, table, part, chosen, repeated, surplus = task.payload
+        name, graph, table, part, chosen, repeated, surplus = task.payload
         candidates = pq.read_table(task.folder / name, use_threads=False)
-        return write_shard(
+        work = write_shard(
             task.folder, task.fingerprint, candidates, table, part, chosen, repeated, surplus
         )
+        if table.preferences:
+            records = candidates.filter(pa.array(chosen))["record"].to_pylist()
+            work.files += write_preferences(
+                task.folder, graph, work.files, table, self.seed, records
+            )
+        return work
 
     def _finish(self, making: Making, results: list[Result]) -> Corpus:
         folder = self._folder(making)
@@ -328,6 +344,7 @@ class SynthesizeStage(Stage):
         short = report.filter(pa.compute.less(report["delivered"], report["quota"]))
         if strict & set(short["source"].to_pylist()):
             raise CheckError("; ".join(notes))
+        WORKSHOPS.close()
         own = Receipt(task="", files=(entry,))
         return self.commit(making.corpus, [*receipts, own], config={"notes": notes})
 
@@ -361,7 +378,7 @@ class SynthesizeStage(Stage):
 
 _BY_CONTENT = ("graph", "name", "lexicon")
 """Settings that are not in a fingerprint: what they name is there by its content."""
-_WITHOUT = (*_BY_CONTENT, "block", "strict", "domain", "weights")
+_WITHOUT = (*_BY_CONTENT, "block", "strict", "domain", "weights", "preferences")
 """Settings that candidates do not depend on."""
 
 

@@ -1,9 +1,11 @@
 """Files of the stage ``synthesize``: candidates, and records as shards of documents."""
 
+import atexit
+import contextlib
 import hashlib
 import json
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +20,12 @@ from pipelines.graph_input import overrides_of
 from pipelines.steps.columns import write_table
 from pipelines.tasks import Work
 from transforms.ingest import Reject, Rows, make_documents
-from transforms.record import doc_uids, shard_number
+from transforms.record import ROW_BITS, doc_uids, shard_number
 from transforms.synthesis.build import generate
 from transforms.synthesis.graph import Graph
 from transforms.synthesis.language.realizer import Realizer
 from transforms.synthesis.limits import Limits
+from transforms.synthesis.preferences import Preferences
 from transforms.synthesis.quotas import Span
 from transforms.synthesis.record import Candidate, Record
 from transforms.synthesis.scene import Kit
@@ -64,9 +67,19 @@ CONVERSATION_SCHEMA = pa.schema(
 )
 """Columns of ``conversations-*.parquet``."""
 
+PREFERENCE_SCHEMA = pa.schema(
+    [
+        pa.field("doc_uid", pa.int64(), nullable=False),
+        pa.field("record_id", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        # JSON: tools, prompt, chosen, rejected, and what proves the rejected one wrong.
+        pa.field("pair", pa.string(), nullable=False),
+    ]
+)
+"""Columns of ``preferences-*.parquet``."""
+
 _AS_IS = IngestSettings(min_chars=0, unicode="none", line_ends="keep", control="keep")
 _OK = "ok"
-_held = threading.local()
 
 
 def make_candidates(
@@ -86,14 +99,14 @@ def make_candidates(
     Returns:
         Columns of CANDIDATE_SCHEMA, a row per candidate.
     """
-    kit, gate = _open(folder, table, seed)
     cells = [span.cell for _, _, span in spans for _ in range(span.start, span.stop)]
-    found = [
-        generate(kit, pattern, scenario, index)
-        for pattern, scenario, span in spans
-        for index in range(span.start, span.stop)
-    ]
-    return _judged(cells, found, gate)
+    with WORKSHOPS.borrow(folder, table, seed) as (kit, gate):
+        found = [
+            generate(kit, pattern, scenario, index)
+            for pattern, scenario, span in spans
+            for index in range(span.start, span.stop)
+        ]
+        return _judged(cells, found, gate)
 
 
 def _judged(cells: Sequence[int], found: Sequence[Candidate], gate: Gate) -> pa.Table:
@@ -122,20 +135,48 @@ def _key(query_key: str) -> int:
     return int.from_bytes(hashlib.blake2b(query_key.encode(), digest_size=8).digest(), "big")
 
 
-def _open(folder: Path, table: SynthesisSettings, seed: int) -> tuple[Kit, Gate]:
-    """Return what makes and judges the candidates of a graph, of this thread alone.
+class _Workshops:
+    """What makes and judges candidates: opened graphs that no thread is using now.
 
-    A graph takes seconds to open and is the same for all tasks; caches and the oracle's connection
-    are not made for two threads at once.
+    A graph takes seconds to open and is the same for all tasks; its caches and the oracle's
+    connection are not made for two threads at once.
     """
-    key = f"{folder} {table} {seed}"
-    held: tuple[str, tuple[Kit, Gate]] | None = getattr(_held, "opened", None)
-    if held is None or held[0] != key:
-        graph = Graph.read(folder)
-        voice = Realizer(graph, table.lang, overrides_of(table, graph))
-        kit = Kit(graph, voice, table.lang, seed, Limits())
-        held = _held.opened = (key, (kit, Gate(graph, PlanOracle(graph).answers)))
-    return held[1]
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[tuple[str, Kit, Gate, PlanOracle]] = []
+
+    @contextlib.contextmanager
+    def borrow(
+        self, folder: Path, table: SynthesisSettings, seed: int
+    ) -> Iterator[tuple[Kit, Gate]]:
+        """Lend what is idle, or open it."""
+        key = f"{folder} {table} {seed}"
+        with self._lock:
+            found = next((one for one in self._idle if one[0] == key), None)
+            if found is not None:
+                self._idle.remove(found)
+        if found is None:
+            graph = Graph.read(folder)
+            voice = Realizer(graph, table.lang, overrides_of(table, graph))
+            oracle = PlanOracle(graph)
+            kit = Kit(graph, voice, table.lang, seed, Limits())
+            found = (key, kit, Gate(graph, oracle.answers), oracle)
+        yield found[1], found[2]
+        with self._lock:
+            self._idle.append(found)
+
+    def close(self) -> None:
+        """Let go of what is idle."""
+        with self._lock:
+            for *_, oracle in self._idle:
+                oracle.close()
+            self._idle.clear()
+
+
+WORKSHOPS = _Workshops()
+"""Of this process; closed when the stage is finished here, and when the process ends."""
+atexit.register(WORKSHOPS.close)
 
 
 def write_shard(
@@ -199,6 +240,40 @@ def write_shard(
         "bytes": sum(len(text.encode()) for text in texts),
     }
     return Work(files, counters)
+
+
+def write_preferences(
+    folder: Path,
+    graph: str,
+    files: Sequence[FileEntry],
+    table: SynthesisSettings,
+    seed: int,
+    records: Sequence[bytes],
+) -> list[FileEntry]:
+    """Write the pairs for preference training of a block; without any there is no file.
+
+    Args:
+        folder: the artifact's.
+        graph: name of the graph's folder in it.
+        files: what :func:`write_shard` wrote of the block.
+        table: settings.
+        seed: of the recipe.
+        records: the block's, in the order of the shard.
+    """
+    shard = next((entry.name for entry in files if entry.kind == "data"), "")
+    first = int(shard[:10], 16) << ROW_BITS if shard else 0
+    with WORKSHOPS.borrow(folder / graph, table, seed) as (kit, _):
+        makes = Preferences(kit)
+        pairs = [
+            (first + row, pair.record_id, pair.kind, pair.to_json().decode())
+            for row, record in enumerate(records)
+            for pair in makes.pairs(Record.from_json(record))
+        ]
+    if not pairs:
+        return []
+    columns = [list(column) for column in zip(*pairs, strict=True)]
+    found = pa.table(columns, schema=PREFERENCE_SCHEMA)
+    return [write_table(folder / f"preferences-{shard}", found, kind="preferences")]
 
 
 def _about(record: Record, uid: int) -> dict[str, object]:

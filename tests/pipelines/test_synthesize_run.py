@@ -9,13 +9,15 @@ from small_runs import digest
 
 from catalog.store import query
 from packing.verify import verify
+from pipelines.export_conversations import export_conversations
 from pipelines.failures import CheckError
+from pipelines.locate import UsageError
 from pipelines.recipe import from_dict, load_recipe
 from pipelines.run import run
 from transforms.record import RecordError
 from transforms.synthesis.synthetic_graph import synthetic_graph
 
-RECORDS = 120
+RECORDS = 60
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +53,7 @@ def graph(tmp_path_factory):
 
 
 def recipe_of(graph, workdir, runner=None, **changes):
-    table = {"graph": str(graph), "records": RECORDS, "block": 40, **changes}
+    table = {"graph": str(graph), "records": RECORDS, "block": 20, **changes}
     return from_dict(
         {
             "name": "made",
@@ -152,6 +154,35 @@ def test_what_cannot_be_used_is_refused(graph, tmp_path, changes, message):
     table = {"graph": graph, **changes}
     with pytest.raises(RecordError, match=message):
         run(recipe_of(table.pop("graph"), tmp_path / "w", **table))
+
+
+@pytest.mark.parametrize("form", ["openai", "sharegpt", "hermes", "swift", "rewards"])
+def test_every_record_is_exported_in_every_format(made, tmp_path, form):
+    """A line per record; OpenAI's holds just the document."""
+    done = export_conversations(Path(made.dataset), form, tmp_path / "out.jsonl")
+
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert done.rows == len(lines) == RECORDS
+    if form == "openai":
+        texts = query(Path(made.workdir), "SELECT text FROM texts").to_pylist()
+        ours = {json.dumps(json.loads(row["text"]), sort_keys=True) for row in texts}
+        assert {json.dumps(line, sort_keys=True) for line in lines} == ours
+    if form == "rewards":
+        assert all(line["prompt"][-1]["role"] == "user" for line in lines)
+        assert all(line["check"]["gold"] == line["gold"] for line in lines)
+
+
+def test_pairs_for_preference_training_are_made_where_asked_for(made, graph, tmp_path):
+    """Both halves follow one prompt and differ; without the setting there are none."""
+    with pytest.raises(UsageError, match="preferences = true"):
+        export_conversations(Path(made.dataset), "preferences", tmp_path / "none.jsonl")
+    with_pairs = run(recipe_of(graph, tmp_path / "w", preferences=True))
+
+    done = export_conversations(Path(with_pairs.dataset), "preferences", tmp_path / "pairs.jsonl")
+
+    lines = [json.loads(line) for line in (tmp_path / "pairs.jsonl").read_text().splitlines()]
+    assert done.rows == len(lines) > 10
+    assert all(line["chosen"] != line["rejected"] for line in lines)
 
 
 def test_a_recipe_needs_sources_or_something_to_make(tmp_path):

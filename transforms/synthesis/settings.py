@@ -44,6 +44,8 @@ class SynthesisSettings:
     """TOML file that says how relations are worded, over what is derived from their labels."""
     weights: Mapping[str, Annotated[float, Ge(0)]] = field(default_factory=dict)
     """Weight in the loss: `assistant` for answers, `tool_calls` for calls; 1 by default."""
+    preferences: bool = False
+    """Also make pairs for preference training, whose rejected half is proved wrong."""
     block: Annotated[int, Gt(0)] = 500
     """Candidates of one task; never changes a record."""
     strict: bool = False
