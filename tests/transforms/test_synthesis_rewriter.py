@@ -186,6 +186,21 @@ def test_objections(masked: str, reply: str, reason: str) -> None:
     assert objection(masked, reply, "en") == reason
 
 
+def test_a_realizer_rewords_its_questions() -> None:
+    """Questions go through the rewriter that a realizer is given; other sentences do not."""
+    graph = synthetic_graph(3, 10)
+    sample = Sampler(graph, Limits(), 1).draw("2i", 0, Draw(1))
+    assert sample is not None
+    settings = RewriterSettings(base_url="http://x/v1", model="m")
+    rewriter = EndpointRewriter(settings, _courteous)
+    realizer = Realizer(graph, "en", None, rewriter)
+    said = realizer.question(sample.plan, Draw(1))
+    assert said.text.startswith("Dear assistant: ")
+    assert "reworded" in said.noise
+    realizer.supply(0, Draw(1))
+    assert rewriter.reasons == {"reworded": 1}
+
+
 def test_masks_are_undone() -> None:
     """Putting the mentions back gives the utterance."""
     for one in _said():

@@ -90,7 +90,7 @@ PHRASE = {
         {F}. Go.
         Next: {F}.
         Needed: {F}.
-        Question: {w} {be} {F}?
+        My question: {w} {be} {F}?
         """
     ),
 }

@@ -35,7 +35,7 @@ OTHER_OF = (
     "And with {X} instead of {Y}?",
     "The same, but with {X} in place of {Y}.",
     "Now put {X} where I said {Y}.",
-    "What changes with {X} instead of {Y}?  Give me the new answer.",
+    "What changes with {X} instead of {Y}? Give me the new answer.",
     "Repeat that with {X} rather than {Y}.",
     "Same question, with {X} for {Y}.",
 )
@@ -366,7 +366,7 @@ OPS = {
         "{V} the {F}.",
         "{V} the {F}. The result is a list, which may be empty.",
         "Use this to find the {F}.",
-        "Tells which are the {F}.",
+        "Looks for the {F}.",
         "{V} the {F}, as recorded in the data.",
         "Lookup of the {F}.",
     ),

@@ -23,6 +23,7 @@ from transforms.synthesis.plan import (
     anchors,
     depth,
 )
+from transforms.synthesis.rewriter import Rewriter
 from transforms.synthesis.voice import Edit, Op, Recall, Trouble
 
 LANGUAGES = ("en", "zh")
@@ -32,13 +33,20 @@ _QUOTING = (0, 0, 0, 1, 1, 1, 1, 2)
 class Realizer:
     """Speaks about one graph in one language; a ``voice.Voice``."""
 
-    def __init__(self, graph: Graph, lang: str, overrides: Overrides | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        lang: str,
+        overrides: Overrides | None = None,
+        rewriter: Rewriter | None = None,
+    ) -> None:
         """Learn the words of a graph.
 
         Args:
             graph: what is spoken about.
             lang: ``en`` or ``zh``.
             overrides: entries of a lexicon file for this language.
+            rewriter: rewords questions; none by default.
 
         Raises:
             RecordError: the language is not known.
@@ -51,6 +59,7 @@ class Realizer:
             self.grammar = ChineseSpeech(ChineseLexicon(graph, overrides))
         else:
             raise RecordError(f"language {lang!r}: not known; use en or zh")
+        self.rewriter = rewriter
         self.talk = Talk(self.grammar, lang)
 
     def question(
@@ -72,7 +81,8 @@ class Realizer:
         style = style or self.grammar.style(draw)
         core = self.grammar.core(plan, draw, style)
         text, noise = self.grammar.dressed(core, draw, style)
-        return self._said(text, draw, style, noise, names)
+        said = self._said(text, draw, style, noise, names)
+        return said if self.rewriter is None else self.rewriter.reword(said, self.lang)
 
     def vague(self, plan: Plan, draw: Draw) -> Utterance:
         """Ask for it, and leave out which anchor is meant ("Who directed that film?")."""
