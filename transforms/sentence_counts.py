@@ -12,6 +12,8 @@ Int32s = npt.NDArray[np.int32]
 
 SCALE = 1_000_000
 """Values are summed in millionths, as integers, so that their order does not matter."""
+EDGE, LEAST_UNITS = 2, 8
+"""Units at either end of a document that are its edges, and units of one that has edges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,10 @@ class FormCounts:
     """Sum of the documents' values in millionths, over those that have one."""
     valued: Int64s
     """Their number."""
+    alone: Int64s
+    """Occurrences that are a line of their own."""
+    edges: Int64s
+    """Those among them that are one of the first or last units of a document of enough units."""
 
 
 def count_forms(
@@ -43,6 +49,7 @@ def count_forms(
     kept: npt.NDArray[np.bool_],
     rank: Int64s,
     value: npt.NDArray[np.float64],
+    alone: npt.NDArray[np.bool_],
 ) -> FormCounts:
     """Count the forms of documents.
 
@@ -54,11 +61,12 @@ def count_forms(
         kept: whether each document counts, shape [documents].
         rank: its place in the keep order, likewise; of equal ones the earlier document is first.
         value: its value, not a number where it has none; likewise.
+        alone: whether each unit is a line of its own, shape [units].
     """
     has = ~np.isnan(value)
     scaled = np.zeros(len(value), np.int64)
     scaled[has] = np.round(value[has] * SCALE).astype(np.int64)
-    return FormCounts(*_count(forms, offsets, units, chars, kept, rank, scaled, has))
+    return FormCounts(*_count(forms, offsets, units, chars, kept, rank, scaled, has, alone))
 
 
 @kernel
@@ -71,21 +79,28 @@ def _count(
     rank: Int64s,
     value: Int64s,
     has: npt.NDArray[np.bool_],
-) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s, Int64s, Int64s, Int64s]:
+    alone: npt.NDArray[np.bool_],
+) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s, Int64s, Int64s, Int64s, Int64s, Int64s]:
     documents, occurrences = np.zeros(forms, np.int64), np.zeros(forms, np.int64)
     total, best = np.zeros(forms, np.int64), np.zeros(forms, np.int64)
     first, place = np.full(forms, -1, np.int64), np.zeros(forms, np.int64)
     values, valued = np.zeros(forms, np.int64), np.zeros(forms, np.int64)
+    lines, edges = np.zeros(forms, np.int64), np.zeros(forms, np.int64)
     seen = np.full(forms, -1, np.int64)
     for document in range(len(offsets) - 1):
         if not kept[document]:
             continue
-        for unit in range(offsets[document], offsets[document + 1]):
+        start, stop = offsets[document], offsets[document + 1]
+        for unit in range(start, stop):
             form = units[unit]
             if form < 0:
                 continue
             occurrences[form] += 1
             total[form] += chars[unit]
+            if alone[unit]:
+                lines[form] += 1
+                at_edge = unit < start + EDGE or unit >= stop - EDGE
+                edges[form] += at_edge and stop - start >= LEAST_UNITS
             if seen[form] == document:
                 continue
             seen[form] = document
@@ -96,4 +111,4 @@ def _count(
             if first[form] < 0 or rank[document] < best[form]:
                 first[form], best[form] = document, rank[document]
                 place[form] = unit - offsets[document]
-    return documents, occurrences, total, best, first, place, values, valued
+    return documents, occurrences, total, best, first, place, values, valued, lines, edges

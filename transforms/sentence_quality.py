@@ -7,7 +7,6 @@ weights are fitted by ``scripts/fit_sentence_quality.py`` on the sentences that 
 ``[dedupe.sentence] weights`` names a file with others.
 """
 
-import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -15,110 +14,47 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from transforms.kernel import kernel
 from transforms.record import RecordError
-from transforms.sentence_forms import code_hash
-from transforms.sentence_split import Bytes, Int64s, Units, char_flags, flags_of
-from transforms.sentence_words import (
-    CHINESE_COUNTERS,
-    CHINESE_FUNCTION,
-    CHINESE_READER,
-    CHINESE_STRONG,
-    CHINESE_VERBS,
-    CHINESE_WEAK,
-    COMMAND_WORDS,
-    COUNTER_WORDS,
-    DATE_WORDS,
-    FUNCTION_WORDS,
-    HEADING_PHRASES,
-    HEADING_WORDS,
-    READER_WORDS,
-    STRONG_PHRASES,
-    STRONG_WORDS,
-    VERB_CUES,
-    WEAK_WORDS,
-    phrases,
-)
-from transforms.shingles import (
-    CODE,
-    LONG,
-    PRIME,
-    SINGLE,
-    SKIP,
-    START,
-    Hashes,
-    decode_character,
-    mixed_bits,
-    token_table,
-)
-
-FEATURES: tuple[tuple[str, str], ...] = (
-    ("bias", "1"),
-    ("final", "ends with . ! ? 。 ！ ？ or …, closing quotes and brackets aside"),
-    ("function", "share of function words (of ideographs: 的, 了, 是 ...), scaled to prose"),
-    ("verb", "has a verb cue (is, has, must; 是, 有, 应 ...)"),
-    ("weak", "share of words that frames of pages are full of (news, comments; 网站, 阅读 ...)"),
-    ("strong", "share of words that hardly stand elsewhere (cookies, newsletter; 责任编辑 ...)"),
-    ("frame words", "number of words of both kinds, up to six"),
-    ("imperative", "begins with a word of either kind"),
-    ("separators", "number of | > » · • / → and the like, up to three"),
-    ("digits", "share of digits and words of dates"),
-    ("symbols", "share of signs that prose does not use"),
-    ("capitals", "share of capitalized words after the first"),
-    ("shouting", "share of words in capitals alone"),
-    ("length", "logarithm of the number of words (1.7 ideographs are one), 1 at 32"),
-    ("short", "fewer than four words"),
-    ("address", "a URL, an e-mail address or a copyright sign"),
-    ("commas", "number of commas and semicolons inside, up to two"),
-    ("open end", "ends with a colon or three full stops, and is no label"),
-    ("label", "its form stops after a label"),
-    ("reader", "speaks to the reader or of the site (your, our, 请, 本站), times the frame words"),
-    ("command", "at most six words, no full stop, begins with a call (click, view, sign, add ...)"),
-    ("counter", "nothing but numbers, dates and what they count (comments, 页), or a time of day"),
-    ("heading", "no full stop, and begins with a word of headings (chapter; 章, 附则 anywhere)"),
-    (
-        "plain",
-        "nothing speaks for the frame of a page: no word, call, counter, sign or label of it",
-    ),
-)
-"""Names of the features, and what they are."""
-
-_N = len(FEATURES)
+from transforms.sentence_features import FEATURES, Floats, features
+from transforms.sentence_split import Int64s, Units
 
 WEIGHTS: dict[str, float] = {
-    "bias": -0.76,
-    "final": 2.46,
-    "function": 1.25,
-    "verb": 0.65,
-    "weak": -1.57,
-    "strong": -4.29,
-    "frame words": -3.21,
-    "imperative": -0.58,
-    "separators": -1.71,
-    "digits": -1.35,
-    "symbols": -0.42,
-    "capitals": 0.28,
-    "shouting": -0.03,
-    "length": 0.95,
-    "short": 0.1,
-    "address": -2.04,
-    "commas": 0.4,
-    "open end": 4.2,
-    "label": -2.51,
-    "reader": -3.16,
-    "command": -1.72,
-    "counter": -2.16,
-    "heading": 2.08,
-    "plain": 1.69,
+    "bias": 0.57,
+    "final": 1.73,
+    "function": -0.29,
+    "verb": 0.54,
+    "weak": -4.58,
+    "strong": -3.7,
+    "frame words": -1.86,
+    "imperative": -0.31,
+    "separators": -1.0,
+    "digits": -0.06,
+    "symbols": 0.0,
+    "capitals": 0.0,
+    "shouting": 0.0,
+    "length": 0.0,
+    "short": -1.51,
+    "address": -0.23,
+    "commas": 0.0,
+    "open end": 4.27,
+    "label": -2.37,
+    "reader": -1.45,
+    "command": -2.17,
+    "counter": -1.32,
+    "heading": 1.68,
+    "plain": 0.6,
+    "learnt": 1.0,
 }
 """Weights of the features, rounded; positive ones speak for prose."""
 
-Floats = npt.NDArray[np.float64]
+INLINE, LINE, EDGE = 1.3, 0.2, -0.7
+"""What is added to the score of a sentence that always stands beside others in its line, and of one
+that is always a line of its own; and that of lines at the edges of their texts, on top of it."""
+
+Bools = npt.NDArray[np.bool_]
 
 
-def qualities(
-    units: Units, chosen: Int64s, labelled: npt.NDArray[np.bool_], weights: Floats
-) -> Floats:
+def qualities(units: Units, chosen: Int64s, labelled: Bools, weights: Floats) -> Floats:
     """Return the quality of some units: the model's probability that they are prose, in thousandths.
 
     Args:
@@ -133,19 +69,30 @@ def qualities(
     found = features(units, chosen, labelled)
     # Summed in one order, and rounded, so that machines agree.
     score = np.zeros(len(chosen))
-    for k in range(_N):
+    for k in range(len(FEATURES)):
         score += found[:, k] * weights[k]
     rounded: Floats = np.round(1 / (1 + np.exp(-score)), 3)
     return rounded
 
 
-def features(units: Units, chosen: Int64s, labelled: npt.NDArray[np.bool_]) -> Floats:
-    """Return the features of some units, shape [chosen, len(FEATURES)]."""
-    table, _ = token_table()
-    values: Floats = _features(
-        units.data, units.places, chosen, labelled, table, char_flags(), *_word_kinds()
-    )
-    return values
+def in_context(quality: Floats, occurrences: Int64s, alone: Int64s, edges: Int64s) -> Floats:
+    """Return qualities that also weigh where sentences stand, in thousandths.
+
+    Frames of pages are lines of their own, mostly at the edges of a text; what stands between other
+    sentences of a paragraph is rarely one.
+
+    Args:
+        quality: of the sentences themselves, shape [forms].
+        occurrences: how often each stands anywhere, likewise.
+        alone: how often it is a line of its own, likewise.
+        edges: how often it is one at the edge of a text, likewise.
+    """
+    certain = np.clip(quality, 0.0005, 0.9995)
+    score = np.log(certain / (1 - certain))
+    most = np.maximum(occurrences, 1)
+    score += INLINE + (LINE - INLINE) * (alone / most) + EDGE * (edges / most)
+    rounded: Floats = np.round(1 / (1 + np.exp(-score)), 3)
+    return rounded
 
 
 def default_weights() -> Floats:
@@ -175,287 +122,3 @@ def read_weights(path: str | Path) -> Floats:
         if isinstance(weight, bool) or not isinstance(weight, int | float) or weight != weight:
             raise RecordError(f"{where}: {name} is {weight!r}; give a number")
     return np.array([float(value.get(name, 0.0)) for name in names])
-
-
-_FUNCTION, _VERB, _STRONG, _WEAK, _PAIR, _DATE, _READER, _ADDRESS = (1 << k for k in range(8))
-_COMMAND, _COUNTER, _HEADING = (1 << k for k in range(8, 11))
-
-
-@functools.cache
-def _word_kinds() -> tuple[Hashes, npt.NDArray[np.uint16]]:
-    """Return a hash table of all words and phrases: keys, 0 where free, and flags."""
-    kinds: dict[int, int] = {}
-    for words, flag in (
-        (FUNCTION_WORDS, _FUNCTION),
-        (VERB_CUES, _VERB),
-        (STRONG_WORDS, _STRONG),
-        (WEAK_WORDS, _WEAK),
-        (phrases(STRONG_PHRASES), _PAIR),
-        (DATE_WORDS, _DATE),
-        (phrases(CHINESE_STRONG), _STRONG),
-        (phrases(CHINESE_WEAK), _WEAK),
-        (list(CHINESE_FUNCTION), _FUNCTION),
-        (list(CHINESE_VERBS), _VERB),
-        (READER_WORDS, _READER),
-        (phrases(CHINESE_READER), _READER),
-        (("http", "https", "www", "com"), _ADDRESS),
-        (COMMAND_WORDS, _COMMAND),
-        (COUNTER_WORDS, _COUNTER),
-        (list(CHINESE_COUNTERS), _COUNTER),
-        ([*HEADING_WORDS, *phrases(HEADING_PHRASES)], _HEADING),
-    ):
-        for word in words:
-            key = code_hash(word)
-            kinds[key] = kinds.get(key, 0) | flag
-    size = 1 << (4 * len(kinds)).bit_length()
-    keys, flags = np.zeros(size, np.uint64), np.zeros(size, np.uint16)
-    for key, flag in kinds.items():
-        place = key >> 20 & size - 1
-        while keys[place]:
-            place = (place + 1) % size
-        keys[place], flags[place] = key, flag
-    return keys, flags
-
-
-@kernel
-def _kind(keys: Hashes, flags: npt.NDArray[np.uint16], value: np.uint64) -> int:
-    """Return the flags of a word by its hash."""
-    mask = len(keys) - 1
-    place = int(value >> np.uint64(20)) & mask
-    while keys[place] != np.uint64(0):
-        if keys[place] == value:
-            return int(flags[place])
-        place = (place + 1) & mask
-    return 0
-
-
-@kernel
-def _is_separator(code: int) -> bool:
-    return code in (
-        0x7C, 0x3E, 0x2F, 0xBB, 0xAB, 0xB7, 0x2022, 0x203A, 0x2190, 0x2192, 0x2191, 0x25B6, 0x25BA,
-        0x25B8, 0x25CF, 0x2605, 0x2606, 0x25A0, 0x25C6, 0xFF5C, 0xFF0F, 0xFF1E, 0x30FB, 0x2013,
-        0x2502, 0x2261, 0x2630,
-    )  # fmt: skip
-
-
-@kernel
-def _features(  # noqa: C901
-    data: Bytes,
-    places: Int64s,
-    chosen: Int64s,
-    labelled: npt.NDArray[np.bool_],
-    table: npt.NDArray[np.int32],
-    flags: Bytes,
-    keys: Hashes,
-    kinds: npt.NDArray[np.uint16],
-) -> npt.NDArray[np.float64]:
-    out = np.zeros((len(chosen), 24))
-    # The last ideographs, and their places among those of the unit.
-    recent = np.zeros(4, np.uint64)
-    for number in range(len(chosen)):
-        unit = chosen[number]
-        place, end = places[unit, 1], places[unit, 2]
-        words = functions = han = han_functions = cues = 0
-        strong_words = weak_words = 0
-        han_strong = han_weak = readers = 0
-        han_covered = -1  # the last ideograph that belongs to a phrase found
-        capitals = shouts = capital_ideal = 0
-        signs = separators = commas = digits = visible = 0
-        address = imperative = False
-        last = before_last = third_last = 0
-        run = 0  # ideographs since the last other character
-        state, previous, joined = START, np.uint64(0), START
-        inside = upper = lower = digit = False
-        letters = 0
-        previous_strong = False
-        command = clock = heading = False
-        counted = counters = 0  # words and ideographs of lines that count, and those that say what
-        older, prior = 0, 0
-        while place <= end:
-            if place < end:
-                code, place = decode_character(data, place)
-            else:
-                code, place = 32, end + 1
-            clock = clock or (prior == 0x3A and 48 <= code <= 57 and 48 <= older <= 57)
-            older, prior = prior, code
-            entry = 0
-            if code < len(table):
-                entry = int(table[code])
-            elif code < 0x40000:
-                entry = SINGLE | code
-            if entry & SKIP:
-                continue
-            flag = flags_of(code, flags)
-            if entry and not entry & SINGLE:
-                folded = np.uint64(code if entry & LONG else entry & CODE)
-                if not inside:
-                    inside, lower, digit, letters = True, False, False, 0
-                    upper = np.uint64(code) != folded
-                    state = START
-                    joined = (previous ^ np.uint64(32)) * PRIME
-                state = (state ^ folded) * PRIME
-                joined = (joined ^ folded) * PRIME
-                letters += 1
-                lower = lower or np.uint64(code) == folded
-                digit = digit or flag & 32 != 0
-                if flag & 32:
-                    digits += 1
-                visible += 1
-                last, before_last, third_last = 0, last, before_last
-                run = 0
-                continue
-            if inside:
-                inside = False
-                words += 1
-                found = mixed_bits(state)
-                two = mixed_bits(joined)
-                kind = _kind(keys, kinds, found)
-                is_strong = kind & 4 != 0
-                is_pair = words > 1 and _kind(keys, kinds, two) & 16 != 0
-                is_weak = not is_strong and kind & 8 != 0
-                if is_pair:
-                    # Both words of the pair count, the first one only once.
-                    strong_words += 1 if previous_strong else 2
-                    imperative = imperative or words == 2
-                elif is_strong:
-                    strong_words += 1
-                elif is_weak:
-                    weak_words += 1
-                previous_strong = is_pair or is_strong
-                if words == 1 and (is_strong or is_weak):
-                    imperative = True
-                heading = heading or (words == 1 and han == 0 and kind & 1024 != 0)
-                command = command or (words == 1 and han == 0 and kind & 256 != 0)
-                if digit or kind & 32 or kind & 512:
-                    counted += 1
-                    counters += kind & 513 == 512 and not digit
-                if not (is_strong or is_pair) and kind & 1:
-                    functions += 1
-                elif not is_weak and words > 1:
-                    capital_ideal += 1
-                    if upper and not digit:
-                        capitals += 1
-                if kind & 64:
-                    readers += 1
-                if kind & 2:
-                    cues += 1
-                if letters > 1 and not lower and not digit:
-                    shouts += 1
-                if digit or kind & 32:
-                    digits += 0 if digit else letters
-                address = address or kind & 128 != 0
-                previous = state
-            if entry:
-                single = np.uint64(entry & CODE)
-                han += 1
-                visible += 1
-                run += 1
-                recent[0], recent[1], recent[2], recent[3] = (
-                    recent[1], recent[2], recent[3], single,
-                )  # fmt: skip
-                alone = mixed_bits((START ^ single) * PRIME)
-                kind = _kind(keys, kinds, alone)
-                if kind & 64:
-                    readers += 1
-                if kind & 1:
-                    han_functions += 1
-                if kind & 2:
-                    cues += 1
-                if kind & 512:
-                    counted += 1
-                    counters += 1
-                heading = heading or kind & 1024 != 0
-                best, strength = 0, 0
-                for size in range(2, min(run, 4) + 1):
-                    state = START
-                    for k in range(4 - size, 4):
-                        state = (state ^ recent[k]) * PRIME
-                    found = mixed_bits(state)
-                    kind = _kind(keys, kinds, found)
-                    if kind & 64:
-                        readers += 1
-                    heading = heading or kind & 1024 != 0
-                    if kind & 4:
-                        best, strength = size, 2
-                    elif strength < 2 and kind & 8:
-                        best, strength = size, 1
-                if best:
-                    new = min(best, han - 1 - han_covered)
-                    han_covered = han - 1
-                    if strength == 2:
-                        han_strong += new
-                    else:
-                        han_weak += new
-                    imperative = imperative or (words == 0 and han == best)
-                last, before_last, third_last = 1, last, before_last
-                continue
-            run = 0
-            if flag & 1:
-                continue
-            visible += 1
-            if _is_separator(code):
-                separators += 1
-            elif code in (0x2C, 0x3B, 0xFF0C, 0x3001, 0xFF1B):
-                commas += 1
-            elif code == 0x40 or code == 0xA9:
-                address = True
-                signs += 1
-            elif not (
-                flag & 14
-                or code
-                in (
-                    0x27,
-                    0x2D,
-                    0x28,
-                    0x2014,
-                    0x2018,
-                    0x201C,
-                    0x300C,
-                    0x300A,
-                    0xFF08,
-                    0x3A,
-                    0xFF1A,
-                    0x2E,
-                    0x2019,
-                )
-            ):
-                signs += 1  # fmt: skip
-            if not flag & 8 or code == 0xBB or code == 0x203A:
-                last, before_last, third_last = code, last, before_last
-        tokens = words + han / 1.7
-        if tokens == 0:
-            continue
-        last_flag = flags_of(last, flags) if last > 1 else 0
-        dots = last == 46 and before_last == 46 and third_last == 46
-        final = last_flag & 6 != 0 and not dots
-        frame_strong = strong_words + han_strong / 2.0
-        frame_weak = weak_words + han_weak / 2.0
-        frame = min(6.0, 2 * frame_strong + frame_weak)
-        row = out[number]
-        row[0] = 1
-        row[1] = final
-        row[2] = (words / tokens) * min(1.0, functions / max(words, 1) / 0.4) + (
-            1 - words / tokens
-        ) * min(1.0, han_functions / max(han, 1) / 0.12)
-        row[3] = min(1, cues)
-        row[4] = min(1.0, (weak_words + han_weak / 1.7) / tokens)
-        row[5] = min(1.0, (strong_words + han_strong / 1.7) / tokens)
-        row[6] = frame / 6
-        row[7] = imperative
-        row[8] = min(3, separators) / 3
-        row[9] = min(1.0, digits / max(visible, 1))
-        row[10] = min(1.0, 5 * signs / max(visible, 1))
-        row[11] = capitals / capital_ideal if capital_ideal > 0 else 0.0
-        row[12] = shouts / words if words else 0.0
-        row[13] = min(1.0, np.log2(1 + tokens) / 5)
-        row[14] = tokens < 4
-        row[15] = address
-        row[16] = min(2, commas) / 2
-        row[17] = not labelled[number] and (dots or last in (0x3A, 0xFF1A))
-        row[18] = labelled[number]
-        row[19] = min(1.0, readers / 2) * frame / 6
-        row[20] = command and not final and tokens <= 6
-        row[21] = not final and digits > 0 and counted == words + han and (counters > 0 or clock)
-        row[22] = heading and not final and tokens <= 12
-        row[23] = not (frame > 0 or row[20] or row[21] or separators or address or labelled[number])
-    return out

@@ -17,10 +17,15 @@ from pipelines.steps.near_sets import read_scratch, write_scratch
 from pipelines.steps.removed import Uids
 from pipelines.tasks import Clock, Task, record_cost
 from transforms.sentence_counts import SCALE, count_forms
+from transforms.sentence_quality import in_context
 
 Int64s = npt.NDArray[np.int64]
 
 
+_COUNTS = (
+    *("documents", "occurrences", "chars", "rank", "unit", "value", "valued"),
+    *("alone", "edges"),
+)
 MERGED = pa.schema(
     [
         pa.field("hash", pa.int64()),
@@ -28,10 +33,7 @@ MERGED = pa.schema(
         pa.field("weight", pa.int32()),
         pa.field("quality", pa.float64()),
         pa.field("text", pa.string()),
-        *(
-            pa.field(name, pa.int64())
-            for name in ("documents", "occurrences", "chars", "rank", "unit", "value", "valued")
-        ),
+        *(pa.field(name, pa.int64()) for name in _COUNTS),
         pa.field("first_uid", pa.int64()),
     ]
 )
@@ -62,18 +64,22 @@ class Documents:
     """Form of each unit, below 0 where it is not counted (:mod:`pipelines.steps.sentence_units`)."""
     chars: npt.NDArray[np.int32]
     """Characters of each unit."""
+    alone: npt.NDArray[np.bool_]
+    """Whether each unit is a line of its own."""
 
     @classmethod
     def read(cls, path: str) -> "Documents":
         """Read a file that :func:`pipelines.steps.sentence_units.write_units` wrote."""
         table = pq.read_table(path, use_threads=False).combine_chunks()
-        lists = [table[name].combine_chunks() for name in ("forms", "chars")]
+        names = ["forms", "chars", "alone"]
+        lists = [table[name].combine_chunks() for name in names]
+        facts = table.drop_columns(names)
         if not len(table):
             none = np.empty(0, np.int32)
-            return cls(table.drop_columns(["forms", "chars"]), np.zeros(1, np.int64), none, none)
-        forms, chars = (array.flatten().to_numpy() for array in lists)
+            return cls(facts, np.zeros(1, np.int64), none, none, none.astype(np.bool_))
+        forms, chars, alone = (array.flatten().to_numpy(zero_copy_only=False) for array in lists)
         offsets = lists[0].offsets.to_numpy().astype(np.int64)
-        return cls(table.drop_columns(["forms", "chars"]), offsets - offsets[0], forms, chars)
+        return cls(facts, offsets - offsets[0], forms, chars, alone)
 
     def ranks(self, sources: list[str]) -> Int64s:
         """Return the documents' places in the keep order: by source, then longest first."""
@@ -114,10 +120,11 @@ def count_file(
         kept,
         found.ranks(sources),
         found.table["value"].to_numpy(zero_copy_only=False).astype(np.float64),
+        found.alone,
     )
     uids = found.table["doc_uid"].to_numpy()
     rows = table.select(["hash", "size", "weight", "quality", "text"])
-    for name in ("documents", "occurrences", "chars", "rank", "unit", "value", "valued"):
+    for name in _COUNTS:
         rows = rows.append_column(name, pa.array(getattr(counts, name)))
     present = counts.first >= 0
     first = uids[counts.first]
@@ -168,7 +175,7 @@ def merged_counts(table: pa.Table) -> pa.Table:
     keys = keys[order]
     starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
     heads = table.take(pa.array(order[starts]))
-    for name in ("documents", "occurrences", "chars", "value", "valued"):
+    for name in ("documents", "occurrences", "chars", "value", "valued", "alone", "edges"):
         sums = np.add.reduceat(table[name].to_numpy()[order], starts)
         heads = _with(heads, name, sums)
     best = np.maximum.reduceat(table["quality"].to_numpy()[order], starts)
@@ -176,9 +183,10 @@ def merged_counts(table: pa.Table) -> pa.Table:
 
 
 def mean_quality(table: pa.Table) -> npt.NDArray[np.float64]:
-    """Return the mean of the documents' values where they have some, else the model's quality."""
+    """Return the mean of the documents' values where they have some, else the model's in context."""
     valued, value = table["valued"].to_numpy(), table["value"].to_numpy()
-    quality = table["quality"].to_numpy()
+    places = (table[name].to_numpy() for name in ("occurrences", "alone", "edges"))
+    quality = in_context(table["quality"].to_numpy(), *places)
     mean = value / np.maximum(valued, 1) / SCALE
     found: npt.NDArray[np.float64] = np.where(valued > 0, mean, quality)
     return found

@@ -177,6 +177,7 @@ def count_groups(
         found.kept(removed),
         found.ranks(sources),
         np.full(len(found.table), np.nan),
+        found.alone,
     )
     here = np.flatnonzero(counts.documents)
     columns = {

@@ -212,6 +212,7 @@ def _counts_of(
         chosen,
         np.zeros(len(chosen), np.int64),
         zeros,
+        found.alone,
     )
     mine = (counts.documents > 0) & np.isin(hashes, listed["hash"].to_numpy())
     return pa.table(

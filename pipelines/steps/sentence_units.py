@@ -7,6 +7,7 @@ Neither thresholds nor what other stages removed changes them, so they serve lat
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,8 @@ DOCUMENTS = pa.schema(
         # Numbers of forms; see FEW, WORDLESS and HALVES for sentences that are not counted.
         pa.field("forms", pa.list_(pa.field("element", pa.int32(), nullable=False))),
         pa.field("chars", pa.list_(pa.field("element", pa.int32(), nullable=False))),
+        # Whether each is a line of its own.
+        pa.field("alone", pa.list_(pa.field("element", pa.bool_(), nullable=False))),
     ]
 )
 FORMS = pa.schema(
@@ -94,17 +97,19 @@ def write_units(
         for group in row_groups(path, [*names, *([column] if column else [])]):
             live = group.filter(pc.is_null(group["reason"]))
             del group
-            ids, chars, counts = [], [], []
+            ids, chars, lines, counts = [], [], [], []
             for texts in text_blocks(live["text"]):
                 units = split_units(texts, sentences=settings.unit == "sentence")
                 found_forms = unit_forms(units)
-                numbers, new = _numbered(interner, units, found_forms, settings)
+                alone = _lines_alone(units)
+                numbers, new = _numbered(interner, units, found_forms, alone, settings)
                 distinct.write(_form_rows(units, found_forms, new, weights, settings))
                 ids.append(numbers)
                 chars.append(found_forms.chars)
+                lines.append(alone)
                 counts.append(np.diff(units.offsets))
             if len(live):
-                table = _document_rows(live, column, ids, chars, counts)
+                table = _document_rows(live, column, (ids, chars, lines), counts)
                 rows.write(table)
                 found["documents"] += len(table)
                 found["sentences"] += sum(map(len, ids))
@@ -112,19 +117,28 @@ def write_units(
 
 
 def _numbered(
-    interner: Interner, units: Units, forms: Forms, settings: SentenceSettings
+    interner: Interner,
+    units: Units,
+    forms: Forms,
+    alone: npt.NDArray[np.bool_],
+    settings: SentenceSettings,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """Return the number of each unit's form, or what stands for it; and the places of new forms."""
     whole = units.places[:, 5] == 0
     enough = forms.sizes >= max(settings.min_chars, 1)
-    lines = units.places[:, 3]
-    apart = lines[1:] != lines[:-1]
-    alone = np.concatenate([[True], apart]) & np.concatenate([apart, [True]])
-    halves = ~whole & enough & alone[: len(whole)] & (forms.weights >= HALF_LEAST)
+    halves = ~whole & enough & alone & (forms.weights >= HALF_LEAST)
     numbers, new = interner.add(forms.hashes, (whole & enough) | halves)
     numbers[halves] = HALVES - numbers[halves]
     numbers[(forms.sizes > 0) & (numbers == WORDLESS)] = FEW
     return numbers, new
+
+
+def _lines_alone(units: Units) -> npt.NDArray[np.bool_]:
+    """Return whether each unit is the only one of its line."""
+    lines = units.places[:, 3]
+    apart = lines[1:] != lines[:-1]
+    alone = np.concatenate([[True], apart]) & np.concatenate([apart, [True]])
+    return alone[: len(lines)]
 
 
 def _quality_column(path: Path, name: str | None) -> str | None:
@@ -147,21 +161,19 @@ def _quality_column(path: Path, name: str | None) -> str | None:
 def _document_rows(
     live: pa.Table,
     column: str | None,
-    ids: list[npt.NDArray[np.int32]],
-    chars: list[npt.NDArray[np.int32]],
+    lists: tuple[list[npt.NDArray[np.int32]], list[npt.NDArray[np.int32]], list[Any]],
     counts: list[npt.NDArray[np.int64]],
 ) -> pa.Table:
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int32)
     values = live[column].cast(pa.float64()) if column else pa.nulls(len(live), pa.float64())
-    lists = [
-        pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(arrays)), type=kind)
-        for arrays, kind in (
-            (ids, DOCUMENTS.field("forms").type),
-            (chars, DOCUMENTS.field("chars").type),
+    arrays = [
+        pa.ListArray.from_arrays(
+            pa.array(offsets), pa.array(np.concatenate(parts)), type=DOCUMENTS.field(name).type
         )
+        for name, parts in zip(("forms", "chars", "alone"), lists, strict=True)
     ]
     facts = [live[name] for name in ("doc_uid", "source", "domain", "n_chars")]
-    return pa.table([*facts, values, *lists], schema=DOCUMENTS)
+    return pa.table([*facts, values, *arrays], schema=DOCUMENTS)
 
 
 def _form_rows(

@@ -45,6 +45,7 @@ from pipelines.steps.sentence_units import write_units
 from pipelines.steps.stage import Apply, Stage, settings_json
 from pipelines.tasks import Clock, ListTasks, Phase, Result, Task, Work, dealt, record_cost
 from transforms.record import RecordError
+from transforms.sentence_lexicon import lexicon_digest
 from transforms.sentence_quality import default_weights, read_weights
 from transforms.sentences import SentenceSettings
 
@@ -95,7 +96,7 @@ class SentenceStage(Stage):
     shuffle: ShuffleKind = "files"
 
     name: ClassVar[str] = "dedupe.sentence"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     parents: ClassVar[tuple[str, ...]] = ("ingest", "decontaminate", "dedupe.exact", "dedupe.near")
 
     def config(self) -> dict[str, Any]:
@@ -103,6 +104,7 @@ class SentenceStage(Stage):
         return {
             **settings_json(self.settings, without=("weights",)),
             "weights": [float(weight) for weight in self._weights()],
+            "lexicon": lexicon_digest(),
             "unicode": unicodedata.unidata_version,
         }
 
@@ -162,6 +164,7 @@ class SentenceStage(Stage):
             "quality_column": s.quality_column,
             "near_quality": s.near_quality,
             "weights": [float(weight) for weight in self._weights()],
+            "lexicon": lexicon_digest(),
             "unicode": unicodedata.unidata_version,
         }
         self._check_column(corpus)

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from transforms.record import RecordError
 from transforms.sentence_counts import count_forms
+from transforms.sentence_features import FEATURES, features
 from transforms.sentence_forms import unit_forms
 from transforms.sentence_interning import Interner
-from transforms.sentence_quality import FEATURES, default_weights, qualities, read_weights
+from transforms.sentence_lexicon import learnt_weights
+from transforms.sentence_quality import default_weights, in_context, qualities, read_weights
 from transforms.sentence_split import split_units
 from transforms.sentence_words import DATE_WORDS
 from transforms.sentences import SentenceSettings, removal_spans, removed_forms
@@ -241,13 +243,21 @@ def test_counts_are_of_distinct_kept_documents():
     chars = rng.integers(1, 90, offsets[-1]).astype(np.int32)
     kept, rank = rng.random(60) < 0.7, rng.integers(0, 9, 60)
     value = np.where(rng.random(60) < 0.5, rng.random(60), np.nan)
-    found = count_forms(12, offsets, units, chars, kept, rank, value)
+    alone = rng.random(offsets[-1]) < 0.6
+    found = count_forms(12, offsets, units, chars, kept, rank, value, alone)
     for form in range(12):
         having = [d for d in np.flatnonzero(kept) if form in units[offsets[d] : offsets[d + 1]]]
         places = [u for d in having for u in range(offsets[d], offsets[d + 1]) if units[u] == form]
         assert found.documents[form] == len(having)
         assert found.occurrences[form] == len(places)
         assert found.chars[form] == chars[places].sum()
+        assert found.alone[form] == alone[places].sum()
+        edges = {
+            u
+            for d in np.flatnonzero(sizes >= 8)
+            for u in (offsets[d], offsets[d] + 1, offsets[d + 1] - 2, offsets[d + 1] - 1)
+        }
+        assert found.edges[form] == sum(alone[u] and u in edges for u in places)
         first = min(having, key=lambda d: (rank[d], d))
         assert found.first[form] == first
         assert found.unit[form] == list(units[offsets[first] : offsets[first + 1]]).index(form)
@@ -676,14 +686,55 @@ def test_quality_on_sentences_it_was_not_fitted_on(lines, good):
     assert len(wrong) <= 0.02 * len(lines), wrong
 
 
-def test_weights_are_those_that_the_script_fits():
-    """The weights in the code are reproduced by the script from its data."""
+def fitting_script():
+    """Return the script that fits the model, as a module."""
     path = Path("scripts/fit_sentence_quality.py")
     spec = importlib.util.spec_from_file_location("fit_sentence_quality", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found = list(module.fit().values())
-    np.testing.assert_allclose(found, default_weights(), atol=0.02)
+    return module
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("../shared/data/corpus").is_dir(), reason="needs real texts")
+def test_weights_are_those_that_the_script_fits():
+    """The weights in the code and the lexicon are reproduced by the script from its data."""
+    weights, learnt = fitting_script().fit(Path("../shared/data"))
+    np.testing.assert_allclose(list(weights.values()), default_weights(), atol=0.02)
+    known = learnt_weights()
+    assert len(known) == pytest.approx(len(learnt), rel=0.01)
+    apart = [abs(weight - known.get(gram, 0)) for gram, weight in learnt.items()]
+    assert max(apart) <= 2 * 10
+
+
+def test_learnt_weights_of_a_sentence():
+    """The kernel adds up what the plain-Python reading of a line finds in the lexicon."""
+    module = fitting_script()
+    lines = [
+        *module.read("prose.txt"), *module.read("frame.txt"), *HELD_OUT_PROSE, *HELD_OUT_FRAME,
+        "mixed 中文 words 和字 again", "x", "第1页 page 2", "École des Mines, ÉCOLE", "don't_do 3rd",
+    ]  # fmt: skip
+    units = split_units(pa.array(lines), sentences=False)
+    labelled = unit_forms(units).labelled
+    number = [name for name, _ in FEATURES].index("learnt")
+    found = features(units, np.arange(len(units)), labelled)[:, number]
+    known = learnt_weights()
+    for value, line in zip(found, lines, strict=True):
+        grams = module.grams(line)
+        want = sum(known.get(gram, 0) for gram in grams) / 100 / len(grams) ** 0.25
+        assert value == pytest.approx(want), line
+
+
+def test_places_speak_for_prose_and_frame():
+    """A sentence gains between others, and loses as a line at the edge of texts."""
+    quality = np.array([0.5, 0.5, 0.5, 0.5])
+    occurrences = np.array([100, 100, 100, 100])
+    alone, edges = np.array([0, 50, 100, 100]), np.array([0, 0, 0, 100])
+    found = in_context(quality, occurrences, alone, edges)
+    assert (np.diff(found) < 0).all()
+    assert found[0] > 0.5 > found[3]
+    z = np.log(found / (1 - found))
+    assert z[1] == pytest.approx((z[0] + z[2]) / 2, abs=0.01)
 
 
 def test_weights_file(tmp_path):
