@@ -69,7 +69,7 @@ def long_lines(text: str) -> list[int]:
     for number, line in enumerate(rows):
         fenced ^= line.lstrip()[:3] in ("```", "~~~")
         prose = len(line.encode()) >= 60 and line[:1].isalnum() and not set("`{}()|=<>") & set(line)
-        following = (rows + [""])[number + 1].strip()[:1]
+        following = [*rows, ""][number + 1].strip()[:1]
         if prose and not fenced and line.rstrip()[-1:] in (".", "。") and not following.islower():
             found.append(number)
     return found

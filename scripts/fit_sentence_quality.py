@@ -29,8 +29,9 @@ import scipy.sparse as sparse
 import zstandard
 from scipy.optimize import minimize
 
-from transforms.sentence_features import FEATURES, features
+from transforms.sentence_features import features
 from transforms.sentence_forms import unit_forms
+from transforms.sentence_quality import FEATURES
 from transforms.sentence_split import split_units
 from transforms.sentence_words import DATE_WORDS
 

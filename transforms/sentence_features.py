@@ -4,9 +4,10 @@ import numpy as np
 import numpy.typing as npt
 
 from transforms.kernel import kernel
+from transforms.sentence_characters import Bytes, Int64s, char_flags, flags_of
 from transforms.sentence_forms import code_hash
 from transforms.sentence_lexicon import Kinds, Learnt, find, lexicon
-from transforms.sentence_split import Bytes, Int64s, Units, char_flags, flags_of
+from transforms.sentence_split import Units
 from transforms.shingles import (
     CODE,
     LONG,
@@ -20,45 +21,13 @@ from transforms.shingles import (
     token_table,
 )
 
-FEATURES: tuple[tuple[str, str], ...] = (
-    ("bias", "1"),
-    ("final", "ends with . ! ? 。 ！ ？ or …, closing quotes and brackets aside"),
-    ("function", "share of function words (of ideographs: 的, 了, 是 ...), scaled to prose"),
-    ("verb", "has a verb cue (is, has, must; 是, 有, 应 ...)"),
-    ("weak", "share of words that frames of pages are full of (news, comments; 网站, 阅读 ...)"),
-    ("strong", "share of words that hardly stand elsewhere (cookies, newsletter; 责任编辑 ...)"),
-    ("frame words", "number of words of both kinds, up to six"),
-    ("imperative", "begins with a word of either kind"),
-    ("separators", "number of | > » · • / → and the like, up to three"),
-    ("digits", "share of digits and words of dates"),
-    ("symbols", "share of signs that prose does not use"),
-    ("capitals", "share of capitalized words after the first"),
-    ("shouting", "share of words in capitals alone"),
-    ("length", "logarithm of the number of words (1.7 ideographs are one), 1 at 32"),
-    ("short", "fewer than four words"),
-    ("address", "a URL, an e-mail address or a copyright sign"),
-    ("commas", "number of commas and semicolons inside, up to two"),
-    ("open end", "ends with a colon or three full stops, and is no label"),
-    ("label", "its form stops after a label"),
-    ("reader", "speaks to the reader or of the site (your, our, 请, 本站), times the frame words"),
-    ("command", "at most six words, no full stop, begins with a call (click, view, sign, add ...)"),
-    ("counter", "nothing but numbers, dates and what they count (comments, 页), or a time of day"),
-    ("heading", "no full stop, and begins with a word of headings (chapter; 章, 附则 anywhere)"),
-    (
-        "plain",
-        "nothing speaks for the frame of a page: no word, call, counter, sign or label of it",
-    ),
-    ("learnt", "learnt weights of its words and sequences, over the fourth root of their number"),
-)
-"""Names of the features, and what they are."""
-
 Floats = npt.NDArray[np.float64]
 
 _ZERO = np.uint64(code_hash("0"))
 
 
 def features(units: Units, chosen: Int64s, labelled: npt.NDArray[np.bool_]) -> Floats:
-    """Return the features of some units, shape [chosen, len(FEATURES)]."""
+    """Return the features of some units, shape [chosen, 25]; ``FEATURES`` says what they are."""
     table, _ = token_table()
     values: Floats = _features(
         units.data, units.places, chosen, labelled, table, char_flags(), *lexicon()

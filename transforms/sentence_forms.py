@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from transforms.kernel import kernel
-from transforms.sentence_split import Bytes, Int64s, Units
+from transforms.sentence_characters import Bytes, Int64s
+from transforms.sentence_split import Units
 from transforms.sentence_words import DATE_WORDS, LABELS, LABELS_WITHOUT_COLON, phrases
 from transforms.shingles import (
     CODE,

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from transforms.clusters import jaccards, keepers
 from transforms.kernel import kernel
+from transforms.sentence_characters import Bytes, Int64s
 from transforms.sentence_forms import plain_form, word_tables
-from transforms.sentence_split import Bytes, Int64s
 from transforms.shingles import Hashes, ShingleSets, token_table
 from transforms.text import string_buffers
 

@@ -15,8 +15,41 @@ import numpy as np
 import numpy.typing as npt
 
 from transforms.record import RecordError
-from transforms.sentence_features import FEATURES, Floats, features
-from transforms.sentence_split import Int64s, Units
+from transforms.sentence_characters import Int64s
+from transforms.sentence_features import Floats, features
+from transforms.sentence_split import Units
+
+FEATURES: tuple[tuple[str, str], ...] = (
+    ("bias", "1"),
+    ("final", "ends with . ! ? 。 ！ ？ or …, closing quotes and brackets aside"),
+    ("function", "share of function words (of ideographs: 的, 了, 是 ...), scaled to prose"),
+    ("verb", "has a verb cue (is, has, must; 是, 有, 应 ...)"),
+    ("weak", "share of words that frames of pages are full of (news, comments; 网站, 阅读 ...)"),
+    ("strong", "share of words that hardly stand elsewhere (cookies, newsletter; 责任编辑 ...)"),
+    ("frame words", "number of words of both kinds, up to six"),
+    ("imperative", "begins with a word of either kind"),
+    ("separators", "number of | > » · • / → and the like, up to three"),
+    ("digits", "share of digits and words of dates"),
+    ("symbols", "share of signs that prose does not use"),
+    ("capitals", "share of capitalized words after the first"),
+    ("shouting", "share of words in capitals alone"),
+    ("length", "logarithm of the number of words (1.7 ideographs are one), 1 at 32"),
+    ("short", "fewer than four words"),
+    ("address", "a URL, an e-mail address or a copyright sign"),
+    ("commas", "number of commas and semicolons inside, up to two"),
+    ("open end", "ends with a colon or three full stops, and is no label"),
+    ("label", "its form stops after a label"),
+    ("reader", "speaks to the reader or of the site (your, our, 请, 本站), times the frame words"),
+    ("command", "at most six words, no full stop, begins with a call (click, view, sign, add ...)"),
+    ("counter", "nothing but numbers, dates and what they count (comments, 页), or a time of day"),
+    ("heading", "no full stop, and begins with a word of headings (chapter; 章, 附则 anywhere)"),
+    (
+        "plain",
+        "nothing speaks for the frame of a page: no word, call, counter, sign or label of it",
+    ),
+    ("learnt", "learnt weights of its words and sequences, over the fourth root of their number"),
+)
+"""Names of the features, and what they are."""
 
 WEIGHTS: dict[str, float] = {
     "bias": 0.57,

@@ -23,19 +23,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from transforms.kernel import kernel
+from transforms.sentence_characters import Bytes, Int64s, char_flags, flags_of
+from transforms.sentence_code import fence_sign, is_code, is_table_rule, is_underline, trimmed
 from transforms.sentence_words import ABBREVIATIONS
 from transforms.shingles import PRIME, START, decode_character
 from transforms.text import string_buffers
-
-Bytes = npt.NDArray[np.uint8]
-Int64s = npt.NDArray[np.int64]
-
-SPACE, STOP, FULL, CLOSER, LOWER, DIGIT = 1, 2, 4, 8, 16, 32
-"""Flags of characters: white space, ``.!?…``, ``。！？``, closing quotes and brackets."""
-
-_FLAGGED = 0x10000
-_WIDE = 0x2E80
-"""Ideographs, kana and their punctuation begin here."""
 
 COLUMNS = 6
 """Of a sentence: text, first byte, end, first byte of its line, end of its line (no line feed), and
@@ -70,30 +62,6 @@ def split_units(texts: pa.StringArray, *, sentences: bool = True) -> Units:
 
 
 @functools.cache
-def char_flags() -> Bytes:
-    """Return the flags of the characters below U+10000."""
-    flags = np.zeros(_FLAGGED, np.uint8)
-    for code in range(_FLAGGED):
-        if 0xD800 <= code < 0xE000:
-            continue
-        character = chr(code)
-        if character.isspace():
-            flags[code] |= SPACE
-        if code < _WIDE and character.islower():
-            flags[code] |= LOWER
-    for codes, flag in (
-        (".!?…‼⁇⁈⁉", STOP),
-        ("。！？｡︒", FULL),
-        ("\"'”’»›)]}」』）】》〉〕］｝＂＇*_", CLOSER),
-        ("0123456789", DIGIT),
-    ):
-        for character in codes:
-            flags[ord(character)] |= flag
-    flags.flags.writeable = False
-    return flags
-
-
-@functools.cache
 def _abbreviations() -> npt.NDArray[np.uint64]:
     """Return the hashes of the abbreviations, ascending."""
     return np.sort(np.array([_ascii_hash(word.encode()) for word in ABBREVIATIONS], np.uint64))
@@ -104,12 +72,6 @@ def _ascii_hash(word: bytes) -> int:
     for byte in word:
         state = (state ^ byte) * int(PRIME) & 0xFFFFFFFFFFFFFFFF
     return state
-
-
-@kernel
-def flags_of(code: int, flags: Bytes) -> int:
-    """Return the flags of a character."""
-    return int(flags[code]) if code < 0x10000 else 0
 
 
 @kernel
@@ -150,114 +112,6 @@ def _is_abbreviation(
         state = (state ^ np.uint64(data[place] | 0x20)) * PRIME
     at = np.searchsorted(known, state)
     return bool(at < len(known) and known[at] == state)
-
-
-@kernel
-def _is_table_rule(data: Bytes, start: int, end: int) -> bool:
-    """Say whether a line parts the head of a Markdown table from its rows."""
-    bars = 0
-    for place in range(start, end):
-        byte = data[place]
-        if byte == 124:
-            bars += 1
-        elif not (byte == 45 or byte == 58 or byte == 32 or byte == 43):
-            return False
-    return bars > 0
-
-
-@kernel
-def _is_underline(data: Bytes, start: int, end: int) -> bool:
-    """Say whether a line is three or more times one sign, as under a title."""
-    while end > start and data[end - 1] == 32:
-        end -= 1
-    first = data[start] if start < end else 0
-    if end - start < 3 or first not in (61, 45, 126, 94, 34, 42, 43, 35, 39, 46, 58, 96):
-        return False
-    for place in range(start + 1, end):  # noqa: SIM110
-        if data[place] != first:
-            return False
-    return True
-
-
-@kernel
-def _trimmed(data: Bytes, start: int, end: int) -> int:
-    """Return the end of a line's text: without spaces, no-break and ideographic ones included."""
-    while end > start:
-        last = data[end - 1]
-        if last == 32 or 9 <= last <= 13:
-            end -= 1
-        elif last == 0xA0 and end - start >= 2 and data[end - 2] == 0xC2:
-            end -= 2
-        elif last == 0x80 and end - start >= 3 and data[end - 2] == 0x80 and data[end - 3] == 0xE3:
-            end -= 3
-        else:
-            break
-    return end
-
-
-@kernel
-def _fence(data: Bytes, start: int, end: int) -> int:
-    """Return the sign of a code fence that a line begins with, or 0."""
-    if end - start >= 3:
-        first = data[start]
-        if (first == 96 or first == 126) and data[start + 1] == first == data[start + 2]:
-            return int(first)
-    return 0
-
-
-@kernel
-def _is_prompt(data: Bytes, start: int, end: int) -> bool:
-    """Say whether a line begins like an interactive session in Python, or is a decorator."""
-    first = data[start]
-    if (first == 62 or first == 46) and end - start >= 3:  # >>> and ...
-        alike = data[start + 1] == first == data[start + 2]
-        return bool(alike and (end - start == 3 or data[start + 3] == 32))
-    if first != 64:  # @
-        return False
-    for place in range(start, end):
-        if data[place] == 40:  # (
-            return True
-        if data[place] == 32:
-            return False
-    return end - start > 1
-
-
-@kernel
-def _is_code(data: Bytes, line: int, start: int, end: int) -> bool:  # noqa: C901
-    """Say whether a line, whose text is [start, end), is code or structure."""
-    if data[line] == 9 or start - line >= 4:
-        # White space wider than a byte is how paragraphs begin elsewhere.
-        wide = False
-        for place in range(line, start):
-            wide = wide or data[place] >= 0x80
-        if not wide:
-            return True
-    first = data[start]
-    if first in (124, 35, 36):  # | # $
-        return True
-    if first == 60 and data[end - 1] == 62:  # <...>
-        return True
-    if _is_prompt(data, start, end):
-        return True
-    if data[end - 1] == 59:  # ;
-        return True
-    for place in range(start, end):
-        byte = data[place]
-        if byte == 96 or byte == 123 or byte == 125:  # ` { }
-            return True
-        if place + 1 < end:
-            after = data[place + 1]
-            if byte == 40 and after == 41:  # ()
-                return True
-            if byte == 58 and after == 58:  # ::
-                return True
-            if byte == 60 and (after == 47 or after == 33):  # </ <!
-                return True
-            if byte == 47 and after == 62:  # />
-                return True
-            if byte == 61 and after == 61:  # ==
-                return True
-    return False
 
 
 @kernel
@@ -405,7 +259,7 @@ def _split(  # noqa: C901
                 if not flags_of(code, flags) & 1:
                     break
                 start = after
-            end = _trimmed(data, start, end)
+            end = trimmed(data, start, end)
             following = line_end + 1
             skip = start >= end
             # A sentence that is wrapped into two lines is whole in neither.
@@ -418,23 +272,23 @@ def _split(  # noqa: C901
             if goes_on:
                 out[used - 1, 5] = 1
             if not skip:
-                mark = _fence(data, start, end)
+                mark = fence_sign(data, start, end)
                 if mark:
                     if fence == 0:
                         fence = mark
                     elif fence == mark:
                         fence = 0
                     skip = True
-                skip = skip or fence != 0 or _is_code(data, line, start, end)
-                skip = skip or _is_table_rule(data, start, end)
+                skip = skip or fence != 0 or is_code(data, line, start, end)
+                skip = skip or is_table_rule(data, start, end)
             if not skip and following < stop:
                 under = following
                 while under < stop and data[under] != 10:
                     under += 1
                 # A rule across the page is no title's.
-                skip = _is_table_rule(data, following, under) or (
+                skip = is_table_rule(data, following, under) or (
                     5 * (under - following) >= 4 * (end - start)
-                    and _is_underline(data, following, under)
+                    and is_underline(data, following, under)
                 )
             if not skip:
                 most = used + 1 + (end - start)

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from annotated_types import Ge, Gt, Le
 
 from transforms.kernel import kernel
-from transforms.sentence_split import Bytes, Int64s, Units
+from transforms.sentence_characters import Bytes, Int64s
+from transforms.sentence_split import Units
 
 FREQUENT, EXTREME = "frequent", "extreme"
 """Why a sentence is removed: by count and quality, or by count alone."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipelines.corpus import Corpus
 from pipelines.steps.columns import row_groups
 from transforms.record import RecordError
 from transforms.sentence_forms import Forms, unit_forms
@@ -139,6 +140,23 @@ def _lines_alone(units: Units) -> npt.NDArray[np.bool_]:
     apart = lines[1:] != lines[:-1]
     alone = np.concatenate([[True], apart]) & np.concatenate([apart, [True]])
     return alone[: len(lines)]
+
+
+def check_quality_column(corpus: Corpus, name: str | None) -> None:
+    """Check that a source has the column of qualities.
+
+    Raises:
+        RecordError: none has.
+    """
+    folder = corpus.folder("ingest")
+    entries = corpus.manifest("ingest").entries()
+    if name is not None and not any(
+        name in pq.read_schema(folder / entry.name).names for entry in entries
+    ):
+        raise RecordError(
+            f"dedupe.sentence.quality_column {name!r}: no document has it; keep it with "
+            "`columns` of a source"
+        )
 
 
 def _quality_column(path: Path, name: str | None) -> str | None:

@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import apache_beam as beam
-import numpy as np
-import pyarrow as pa
 
-from pipelines.artifacts import FileEntry, Receipt, Workdir, fingerprint
+from pipelines.artifacts import FileEntry, Receipt, fingerprint
 from pipelines.barrier import Barrier
 from pipelines.corpus import Corpus
 from pipelines.runners import ShuffleKind
@@ -29,8 +27,8 @@ from pipelines.steps.columns import partitions_for, write_table
 from pipelines.steps.near_pairs import Written
 from pipelines.steps.near_sets import read_scratch, write_scratch
 from pipelines.steps.removed import removed_by_file
-from pipelines.steps.sentence_counts import MERGED, Counted, by_form, count_file, merge
-from pipelines.steps.sentence_decide import SENTENCES, TOP, Decided, decide, top
+from pipelines.steps.sentence_counts import MERGED, by_form, count_file, merge
+from pipelines.steps.sentence_decide import decide
 from pipelines.steps.sentence_groups import (
     Forms,
     band_partitions,
@@ -40,52 +38,17 @@ from pipelines.steps.sentence_groups import (
     group_forms,
     pair_forms,
 )
-from pipelines.steps.sentence_spans import EXAMPLES, LOST, Mapped, map_file
-from pipelines.steps.sentence_units import write_units
+from pipelines.steps.sentence_report import add_masses, reported
+from pipelines.steps.sentence_search import Search
+from pipelines.steps.sentence_spans import map_file
+from pipelines.steps.sentence_units import check_quality_column, write_units
 from pipelines.steps.stage import Apply, Stage, settings_json
 from pipelines.tasks import Clock, ListTasks, Phase, Result, Task, Work, dealt, record_cost
-from transforms.record import RecordError
 from transforms.sentence_lexicon import lexicon_digest
 from transforms.sentence_quality import default_weights, read_weights
 from transforms.sentences import SentenceSettings
 
 _FORMS_PER_PARTITION = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """A corpus on its way through the phases."""
-
-    corpus: Corpus
-    receipts: tuple[Receipt, ...]
-    """Of the sentences, in the order of the ingest files."""
-    counted: tuple[Counted, ...] = ()
-    """By ingest file that is searched."""
-    searched: tuple[int, ...] = ()
-    """Numbers of those files."""
-    forms: Forms = field(default_factory=Forms)
-    """Merged counts, by partition."""
-    groups: str | None = None
-    """Scratch table: forms that are counted together."""
-    decided: Decided | None = None
-    counters: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def store(self) -> Workdir:
-        """The work directory."""
-        return self.corpus.store
-
-    def counted_with(self, results: list[Written]) -> tuple[tuple[str, int], ...]:
-        """Return the counters with those of some tables added."""
-        total = Counter(dict(self.counters))
-        for result in results:
-            total.update(dict(result.counters))
-        return tuple(total.items())
-
-    @property
-    def documents(self) -> int:
-        """Documents that are searched."""
-        return sum(counted.documents for counted in self.counted)
 
 
 @dataclass(frozen=True)
@@ -167,7 +130,7 @@ class SentenceStage(Stage):
             "lexicon": lexicon_digest(),
             "unicode": unicodedata.unidata_version,
         }
-        self._check_column(corpus)
+        check_quality_column(corpus, s.quality_column)
         return [
             Task(
                 fingerprint=fingerprint(
@@ -186,25 +149,6 @@ class SentenceStage(Stage):
             for entry in corpus.manifest("ingest").entries()
         ]
 
-    def _check_column(self, corpus: Corpus) -> None:
-        """Check that a source has the column of qualities.
-
-        Raises:
-            RecordError: none has.
-        """
-        import pyarrow.parquet as pq
-
-        name = self.settings.quality_column
-        folder = corpus.folder("ingest")
-        entries = corpus.manifest("ingest").entries()
-        if name is not None and not any(
-            name in pq.read_schema(folder / entry.name).names for entry in entries
-        ):
-            raise RecordError(
-                f"dedupe.sentence.quality_column {name!r}: no document has it; keep it with "
-                "`columns` of a source"
-            )
-
     def _split(self, task: Task) -> Work:
         path = Path(task.payload)
         stem = f"{path.name[:10]}-{task.fingerprint[:12]}.parquet"
@@ -219,19 +163,6 @@ class SentenceStage(Stage):
     def _with_units(self, corpus: Corpus, results: list[Result]) -> Search:
         return Search(corpus, tuple(result.receipt for result in results))
 
-    def _files(self, search: Search) -> list[tuple[str, str, str, int]]:
-        """Return for each ingest file its name, its documents', its forms' paths and their number."""
-        folder = search.store.folder(self.name, self.fingerprint(search.corpus))
-        found = []
-        entries = search.corpus.manifest("ingest").entries()
-        for entry, receipt in zip(entries, search.receipts, strict=True):
-            [units] = [file for file in receipt.files if file.kind == "units"]
-            [forms] = [file for file in receipt.files if file.kind == "forms"]
-            found.append(
-                (entry.name, str(folder / units.name), str(folder / forms.name), forms.rows)
-            )
-        return found
-
     # Counts.
 
     def _count_tasks(self, search: Search) -> list[Task]:
@@ -245,7 +176,9 @@ class SentenceStage(Stage):
                 shared=sources,
                 weight=rows,
             )
-            for number, (name, documents, forms, rows) in enumerate(self._files(search))
+            for number, (name, documents, forms, rows) in enumerate(
+                search.files(self.name, self.fingerprint(search.corpus))
+            )
         ]
 
     def _count(self, task: Task) -> Work:
@@ -326,7 +259,7 @@ class SentenceStage(Stage):
             return []
         removed = removed_by_file(search.corpus)
         sources = list(search.corpus.manifest("ingest").config["sources"])
-        files = self._files(search)
+        files = search.files(self.name, self.fingerprint(search.corpus))
         return [
             self._task(
                 search,
@@ -360,7 +293,7 @@ class SentenceStage(Stage):
         if search.decided is None:
             raise RuntimeError("sentences are mapped back after the decision")
         removed = removed_by_file(search.corpus)
-        files = self._files(search)
+        files = search.files(self.name, self.fingerprint(search.corpus))
         tasks = []
         for number in search.searched:
             name, documents, forms, rows = files[number]
@@ -398,13 +331,7 @@ class SentenceStage(Stage):
         counters = Counter(dict(search.counters))
         for result in results:
             counters.update(result.receipt.counters)
-        counters["removed forms"] = int(pa.compute.sum(listed["removed"]).as_py() or 0)
-        before, after = top_masses(listed)
-        counters["top 1000 characters before"] = before
-        counters["top 1000 characters after"] = after
-        left = (
-            counters["characters"] - counters["removed characters"] - counters["dropped characters"]
-        )
+        shares = add_masses(counters, listed)
         documents = search.documents
         record_cost(folder, clock)
         files = [file for result in results for file in result.receipt.files]
@@ -415,41 +342,9 @@ class SentenceStage(Stage):
             config={
                 "frequent_above": self.settings.frequent_above(documents),
                 "extreme_above": self.settings.extreme_above(documents),
-                "top_1000_share_before": round(before / max(counters["characters"], 1), 6),
-                "top_1000_share_after": round(after / max(left, 1), 6),
+                **shares,
             },
         )
-
-
-def reported(listed: pa.Table, mapped: list[Mapped]) -> pa.Table:
-    """Return the rows of the report: columns of SENTENCES, by documents, then hash."""
-    hashes = listed["hash"].to_numpy()
-    examples = pa.concat_tables([EXAMPLES.empty_table(), *(m.examples for m in mapped)])
-    examples = examples.sort_by("hash")
-    dropped = pa.concat_tables([LOST.empty_table(), *(m.dropped for m in mapped)])
-    place = np.searchsorted(hashes, dropped["hash"].to_numpy())
-    columns = {name: listed[name] for name in listed.column_names if name in SENTENCES.names}
-    columns["text"] = examples["text"]
-    columns["doc_uid"] = listed["first_uid"]
-    for name in ("documents", "occurrences", "chars"):
-        sums = np.zeros(len(hashes), np.int64)
-        np.add.at(sums, place, dropped[name].to_numpy())
-        columns[f"dropped_{name}"] = pa.array(sums)
-    table = pa.table([columns[name] for name in SENTENCES.names], schema=SENTENCES)
-    return table.sort_by([("documents", "descending"), ("hash", "ascending")]).combine_chunks()
-
-
-def top_masses(listed: pa.Table) -> tuple[int, int]:
-    """Return the characters of the sentences that most documents have, before and after."""
-    documents, chars = listed["documents"].to_numpy(), listed["chars"].to_numpy()
-    hashes = listed["hash"].to_numpy()
-    before = int(chars[top(documents, hashes, TOP)].sum())
-    left = ~listed["removed"].to_numpy(zero_copy_only=False)
-    documents = documents[left] - listed["dropped_documents"].to_numpy()[left]
-    chars = chars[left] - listed["dropped_chars"].to_numpy()[left]
-    repeated = documents > 1
-    best = top(documents[repeated], hashes[left][repeated], TOP)
-    return before, int(chars[repeated][best].sum())
 
 
 class SentenceDedupe(Apply):

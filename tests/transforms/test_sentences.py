@@ -14,11 +14,17 @@ from hypothesis import strategies as st
 
 from transforms.record import RecordError
 from transforms.sentence_counts import count_forms
-from transforms.sentence_features import FEATURES, features
+from transforms.sentence_features import features
 from transforms.sentence_forms import unit_forms
 from transforms.sentence_interning import Interner
 from transforms.sentence_lexicon import learnt_weights
-from transforms.sentence_quality import default_weights, in_context, qualities, read_weights
+from transforms.sentence_quality import (
+    FEATURES,
+    default_weights,
+    in_context,
+    qualities,
+    read_weights,
+)
 from transforms.sentence_split import split_units
 from transforms.sentence_words import DATE_WORDS
 from transforms.sentences import SentenceSettings, removal_spans, removed_forms
