@@ -61,6 +61,7 @@ def _features(  # noqa: C901
     labelled: npt.NDArray[np.bool_],
     table: npt.NDArray[np.int32],
     flags: Bytes,
+    bits: Hashes,
     keys: Hashes,
     kinds: Kinds,
     learnt: Learnt,
@@ -131,24 +132,24 @@ def _features(  # noqa: C901
                 words += 1
                 found = mixed_bits(state)
                 two = mixed_bits(joined)
-                place_of = find(keys, found)
+                place_of = find(bits, keys, found)
                 kind = kinds[place_of]
                 if digit or kind & 32:
-                    place_of = find(keys, _ZERO)
+                    place_of = find(bits, keys, _ZERO)
                 total += learnt[place_of]
                 grams += 1
                 is_strong = kind & 4 != 0
                 is_pair = False
                 if words > 1:
-                    pair = find(keys, two)
+                    pair = find(bits, keys, two)
                     is_pair = kinds[pair] & 16 != 0
                     total += learnt[pair]
                     grams += 1
                 elif han == 0:
-                    total += learnt[find(keys, mixed_bits(opened))]
+                    total += learnt[find(bits, keys, mixed_bits(opened))]
                     grams += 1
                 if letters > 5 and not digit:
-                    total += learnt[find(keys, mixed_bits((begun ^ np.uint64(42)) * PRIME))]
+                    total += learnt[find(bits, keys, mixed_bits((begun ^ np.uint64(42)) * PRIME))]
                     grams += 1
                 is_weak = not is_strong and kind & 8 != 0
                 if is_pair:
@@ -192,12 +193,12 @@ def _features(  # noqa: C901
                     recent[1], recent[2], recent[3], single,
                 )  # fmt: skip
                 alone = mixed_bits((START ^ single) * PRIME)
-                place_of = find(keys, alone)
+                place_of = find(bits, keys, alone)
                 kind = kinds[place_of]
                 total += learnt[place_of]
                 grams += 1
                 if words == 0 and han <= 2 and run == han:
-                    total += learnt[find(keys, _opening(recent, han))]
+                    total += learnt[find(bits, keys, _opening(recent, han))]
                     grams += 1
                 if kind & 64:
                     readers += 1
@@ -215,7 +216,7 @@ def _features(  # noqa: C901
                     for k in range(4 - size, 4):
                         state = (state ^ recent[k]) * PRIME
                     found = mixed_bits(state)
-                    place_of = find(keys, found)
+                    place_of = find(bits, keys, found)
                     kind = kinds[place_of]
                     if size < 4:
                         total += learnt[place_of]

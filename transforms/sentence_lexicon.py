@@ -43,6 +43,8 @@ Learnt = npt.NDArray[np.int16]
 
 _FUNCTION, _VERB, _STRONG, _WEAK, _PAIR, _DATE, _READER, _ADDRESS = (1 << k for k in range(8))
 _COMMAND, _COUNTER, _HEADING = (1 << k for k in range(8, 11))
+_BITS = 18
+"""Of a hash that say, in a table of 32 KiB, that the lexicon does not have it."""
 _PATH = Path(__file__).with_name("sentence_lexicon.txt")
 
 
@@ -63,8 +65,12 @@ def lexicon_digest() -> str:
 
 
 @functools.cache
-def lexicon() -> tuple[Hashes, Kinds, Learnt]:
-    """Return a hash table of all words and sequences: keys, 0 where free, flags, learnt weights."""
+def lexicon() -> tuple[Hashes, Hashes, Kinds, Learnt]:
+    """Return a hash table of all words and sequences.
+
+    Returns:
+        Bits of the hashes that are in it, keys (0 where free), flags, and learnt weights.
+    """
     kinds: dict[int, int] = {}
     for words, flag in (
         (FUNCTION_WORDS, _FUNCTION),
@@ -93,18 +99,24 @@ def lexicon() -> tuple[Hashes, Kinds, Learnt]:
     size = 1 << (2 * len(known)).bit_length()
     keys = np.zeros(size, np.uint64)
     flags, weights = np.zeros(size, np.uint16), np.zeros(size, np.int16)
+    bits = np.zeros(1 << (_BITS - 6), np.uint64)
     for key in known:
+        bit = key >> 64 - _BITS
+        bits[bit >> 6] |= np.uint64(1 << (bit & 63))
         place = key >> 20 & size - 1
         while keys[place]:
             place = (place + 1) % size
         keys[place], flags[place], weights[place] = key, kinds.get(key, 0), learnt.get(key, 0)
     # Where a word that is not known is found: no kind, no weight.
-    return keys, np.append(flags, np.uint16(0)), np.append(weights, np.int16(0))
+    return bits, keys, np.append(flags, np.uint16(0)), np.append(weights, np.int16(0))
 
 
 @kernel
-def find(keys: Hashes, value: np.uint64) -> int:
+def find(bits: Hashes, keys: Hashes, value: np.uint64) -> int:
     """Return the place of a hash in the table, or the last one."""
+    bit = int(value >> np.uint64(64 - _BITS))
+    if not (bits[bit >> 6] >> np.uint64(bit & 63)) & np.uint64(1):
+        return len(keys)
     mask = len(keys) - 1
     place = int(value >> np.uint64(20)) & mask
     while keys[place] != np.uint64(0):

@@ -138,8 +138,8 @@ def _lines_alone(units: Units) -> npt.NDArray[np.bool_]:
     """Return whether each unit is the only one of its line."""
     lines = units.places[:, 3]
     apart = lines[1:] != lines[:-1]
-    alone = np.concatenate([[True], apart]) & np.concatenate([apart, [True]])
-    return alone[: len(lines)]
+    alone: npt.NDArray[np.bool_] = np.concatenate([[True], apart]) & np.concatenate([apart, [True]])
+    return alone if len(lines) else alone[:0]
 
 
 def check_quality_column(corpus: Corpus, name: str | None) -> None:
