@@ -57,6 +57,6 @@ def forward_plan(
             plan = Project(plan, relation, inverse)
             at = int(draw.choose(graph.targets(at, relation, inverse).tolist()))
         else:
-            if not sampler.rules.check(plan) and sampler.let_through(plan, draw):
+            if not sampler.rules.check(plan) and sampler.let_through(plan, draw.uniform()):
                 return plan, name, entity
     return None

@@ -22,6 +22,16 @@ def combine(seed: int, *keys: int | str) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
+def mixed(key: int, *numbers: int) -> int:
+    """Hash numbers with a key to 64 bits, as :func:`combine` does but quicker."""
+    for number in numbers:
+        x = (key + (number + 1) * _STEP) & _MASK
+        x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+        key = x ^ (x >> 31)
+    return key
+
+
 class Draw:
     """A stream of choices that depends on a seed and keys alone."""
 
@@ -33,6 +43,12 @@ class Draw:
     def child(self, *keys: int | str) -> "Draw":
         """Return the draw of a part; it does not depend on what this one has taken so far."""
         return Draw(self._origin, *keys)
+
+    def branch(self, number: int) -> "Draw":
+        """Return the draw of one of many parts, numbered; quicker than :meth:`child`."""
+        found = Draw.__new__(Draw)
+        found._origin = found._state = mixed(self._origin, 0x6272616E6368, number)
+        return found
 
     def bits(self) -> int:
         """Return the next 64 uniform bits."""

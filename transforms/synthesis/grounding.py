@@ -5,7 +5,7 @@ Leskovec, 2020). What a difference takes away is chosen constructively: it leads
 of the set it is taken from, and must not lead to the answer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import combinations
 
 from transforms.synthesis.draw import Draw
@@ -22,7 +22,6 @@ from transforms.synthesis.plan import (
     Subtract,
     Unite,
     members,
-    relations,
 )
 from transforms.synthesis.spread import Spread
 
@@ -64,8 +63,9 @@ class Grounding:
             [len(self.wide.answers(edge)) for edge in range(2 * len(graph.relations))]
         )
         self._spread = Spread(self.wide, self.starts, graph.n_entities)
-        self.evenly = True
-        """Whether what comes too often is held back."""
+        self.luck = 0.0
+        """What is let through with a lower probability is held back: uniform in [0, 1), drawn anew
+        for each plan; 0: nothing is held back."""
         self._makers: dict[str, Callable[[int, int, Draw], Plan]] = {
             "1p": lambda e, edge, draw: self._last(e, edge, draw),
             "2p": lambda e, edge, draw: self.chain(e, edge, draw, 2),
@@ -125,8 +125,8 @@ class Grounding:
         link = self.long.draw(entity, draw) if entity >= 0 else None
         if link is None:
             raise NoGround
-        spread = self._long_spread if self.evenly else None
-        if spread is not None and draw.uniform() >= spread.anchor(link[1]):
+        spread = self._long_spread
+        if spread is not None and self.luck >= spread.anchor(link[1]):
             raise TooOften
         return project(Anchor(link[1]), link[0])
 
@@ -136,32 +136,30 @@ class Grounding:
             raise NoGround
         return draw.choose(sources)
 
-    def anchor(self, entity: int, draw: Draw) -> Anchor:
+    def anchor(self, entity: int) -> Anchor:
         """Take an entity as an anchor.
 
         Raises:
             TooOften: it is one too often.
         """
-        if not self.again(entity, draw):
+        if not self.again(entity):
             raise TooOften
         return Anchor(entity)
 
-    def again(self, entity: int, draw: Draw) -> bool:
+    def again(self, entity: int) -> bool:
         """Return whether an entity may be an anchor once more."""
-        return not self.evenly or draw.uniform() < self._spread.anchor(entity)
+        return self.luck < self._spread.anchor(entity)
 
-    def answered(self, entities: frozenset[int], draw: Draw) -> bool:
+    def answered(self, entities: Iterable[int]) -> bool:
         """Return whether some entities may be an answer once more."""
-        return not self.evenly or draw.uniform() < self._spread.answers(entities)
+        return self.luck < self._spread.answers(entities)
 
-    def walked(self, plan: Plan, draw: Draw) -> bool:
-        """Return whether the relations of a plan may be walked once more."""
-        if not self.evenly:
-            return True
-        return draw.uniform() < self._spread.relations([one for one, _ in relations(plan)])
+    def walked(self, numbers: Iterable[int]) -> bool:
+        """Return whether some relations may be walked once more."""
+        return self.luck < self._spread.relations(numbers)
 
     def _last(self, entity: int, edge: int, draw: Draw) -> Project:
-        return project(self.anchor(self._source(entity, edge, draw), draw), edge)
+        return project(self.anchor(self._source(entity, edge, draw)), edge)
 
     def chain(self, entity: int, edge: int, draw: Draw, n: int) -> SetPlan:
         """Draw a chain of ``n`` relations into an entity; the last one is ``edge``.
@@ -176,7 +174,7 @@ class Grounding:
                 raise NoGround
             edges.append(link[0])
             at = link[1]
-        plan: SetPlan = self.anchor(at, draw)
+        plan: SetPlan = self.anchor(at)
         for one in reversed(edges):
             plan = project(plan, one)
         return plan
@@ -190,7 +188,7 @@ class Grounding:
         link = self.wide.draw(entity, draw)
         if link is None:
             raise NoGround
-        return project(self.anchor(link[1], draw), link[0])
+        return project(self.anchor(link[1]), link[0])
 
     def _meet(self, entity: int, edge: int, draw: Draw, n: int, least: int = 1) -> SetPlan:
         """Draw ``n`` relations into an entity whose sets have ``least`` entities in common.
@@ -213,7 +211,7 @@ class Grounding:
             tried = [*sets, self._set(part)]
             if not _all_matter(tried) or len(tried[0].intersection(*tried[1:])) < least:
                 continue
-            if self.again(link[1], draw):
+            if self.again(link[1]):
                 parts.append(part)
                 sets = tried
                 if len(parts) == n:
@@ -244,7 +242,7 @@ class Grounding:
         relation, inverse = divmod(edge, 2)
         if draw.chance(0.5):
             sources = self._graph.heads(relation, bool(inverse))
-            other: SetPlan = project(self.anchor(draw.choose(sources.tolist()), draw), edge)
+            other: SetPlan = project(self.anchor(draw.choose(sources.tolist())), edge)
         else:
             kind = self._graph.type_of(entity)
             fellows = members(first, self._graph) if kind < 0 else ()
@@ -268,9 +266,7 @@ class Grounding:
                 continue
             edge, source = link
             remove = (
-                project(self.anchor(source, draw), edge)
-                if n == 1
-                else self.chain(other, edge, draw, n)
+                project(self.anchor(source), edge) if n == 1 else self.chain(other, edge, draw, n)
             )
             if entity not in members(remove, self._graph):
                 return Subtract(keep, remove)

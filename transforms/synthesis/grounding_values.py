@@ -32,7 +32,7 @@ class ValueGrounding:
         if pattern == "value":
             if draw.chance(0.3) and (link := self._grounding.narrow.draw(entity, draw)):
                 edge, source = link
-                return Value(project(self._grounding.anchor(source, draw), edge), attribute)
+                return Value(project(self._grounding.anchor(source), edge), attribute)
             return Value(Anchor(entity), attribute)
         if pattern == "compare":
             other = self._fellow(entity, self._graph.holders(attribute).tolist(), draw)
@@ -42,7 +42,7 @@ class ValueGrounding:
         if link is None:
             raise NoGround
         source_plan: SetPlan = (
-            project(self._grounding.anchor(link[1], draw), link[0])
+            project(self._grounding.anchor(link[1]), link[0])
             if draw.chance(0.7)
             else self._grounding.chain(entity, link[0], draw, 2)
         )

@@ -20,4 +20,4 @@ class Limits:
     text: int = 160
     """Characters of a text that is an answer."""
     tries: int = 90
-    """Plans drawn before a place of a cell is given up; half of them also use the graph evenly."""
+    """Plans drawn before a place of a cell is given up; a third of them also use the graph evenly."""

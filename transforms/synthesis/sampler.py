@@ -11,7 +11,7 @@ from math import gcd
 
 import numpy as np
 
-from transforms.synthesis.draw import Draw, combine
+from transforms.synthesis.draw import Draw, combine, mixed
 from transforms.synthesis.graph import Graph
 from transforms.synthesis.grounding import LONG_PATTERNS, Grounding, NoGround, TooOften, slots
 from transforms.synthesis.grounding_values import ValueGrounding
@@ -59,7 +59,8 @@ class Sampler:
     def __init__(self, graph: Graph, limits: Limits, seed: int) -> None:
         self.graph, self.limits = graph, limits
         self.seed = seed
-        self._key = int(graph.fingerprint[:16], 16)
+        key = int(graph.fingerprint[:16], 16)
+        self._keys = {pattern: combine(seed, key, pattern) for pattern in PATTERNS}
         self._sets: dict[tuple[int, int, bool], frozenset[int]] = {}
         self.rules = Rules(graph, limits, self.step)
         self._grounding = Grounding(graph, limits)
@@ -91,9 +92,10 @@ class Sampler:
         """
         counts = self.broken[pattern]
         for attempt in range(self.limits.tries):
-            part = draw.child("plan", attempt)
+            part = draw.branch(attempt)
             # A thin graph cannot be used evenly and fill its quotas: rather the quotas.
-            self._grounding.evenly = 2 * attempt < self.limits.tries
+            luck = part.uniform() if 3 * attempt < self.limits.tries else 0.0
+            self._grounding.luck = luck
             try:
                 plan, large = self._ground(pattern, place, attempt, part, long)
             except TooOften:
@@ -103,7 +105,7 @@ class Sampler:
                 counts["no ground"] += 1
                 continue
             broken = self.rules.check(plan, large)
-            if not broken and not self.let_through(plan, part):
+            if not broken and not self.let_through(plan, luck):
                 broken = "too often"
             assumption = self._assumption(plan)
             if not broken and not assumption:
@@ -116,7 +118,7 @@ class Sampler:
 
     def single_into(self, entity: int, draw: Draw, evenly: bool = True) -> Project | None:
         """Draw a relation of an entity that leads to one; None where there is none."""
-        self._grounding.evenly = evenly
+        self._grounding.luck = draw.uniform() if evenly else 0.0
         try:
             return self._grounding.single(entity, draw)
         except NoGround:
@@ -124,11 +126,11 @@ class Sampler:
 
     def other_anchor(self, plan: Plan, entity: int, draw: Draw, evenly: bool) -> bool:
         """Return whether a plan with a new anchor is valid, and not too often if used evenly."""
-        self._grounding.evenly = evenly
+        self._grounding.luck = draw.uniform() if evenly else 0.0
         return (
-            self._grounding.again(entity, draw)
+            self._grounding.again(entity)
             and not self.rules.check(plan)
-            and self.let_through(plan, draw)
+            and self.let_through(plan, self._grounding.luck)
         )
 
     def can(self, pattern: str, long: bool = False) -> bool:
@@ -152,6 +154,8 @@ class Sampler:
             attribute, entity = self._start(pattern, place, attempt, True)
             return self._values.valued(pattern, entity, attribute, draw), None
         edge, entity = self._start(pattern, place, attempt, False)
+        if not (grounding.walked((edge >> 1,)) and grounding.answered((entity,))):
+            raise TooOften
         if pattern == "compare":
             source = draw.choose(grounding.wide.sources(entity, edge))
             return self._values.compared(source, edge, draw), None
@@ -167,22 +171,27 @@ class Sampler:
         """
         slots = self._attributes if by_value else self._edges
         round_, slot = divmod(place, len(slots))
-        key = combine(self.seed, self._key, pattern, round_, attempt // 6)
+        key = mixed(self._keys[pattern], round_, attempt // 6)
         slot = permuted(slot, len(slots), key)
         number = slots[slot]
         answers = self._holders(number) if by_value else self._grounding.wide.answers(number)
-        offset = combine(self.seed, self._key, pattern, number, slot)
-        turn = round_ + combine(key, slot, attempt) % len(answers) if attempt else round_
+        turn = round_ + mixed(key, slot, attempt) % len(answers) if attempt else round_
+        offset = mixed(self._keys[pattern], number, slot)
         return number, int(answers[permuted(turn % len(answers), len(answers), offset)])
 
-    def let_through(self, plan: Plan, draw: Draw) -> bool:
-        """Return whether a plan's relations and its answer's entities may be drawn once more."""
-        if not self._grounding.walked(plan, draw):
+    def let_through(self, plan: Plan, luck: float) -> bool:
+        """Return whether a plan's relations and its answer's entities may be drawn once more.
+
+        Args:
+            plan: a valid plan.
+            luck: uniform in [0, 1); 0: they may.
+        """
+        self._grounding.luck = luck
+        if not self._grounding.walked(number for number, _ in relations(plan)):
             return False
         if isinstance(plan, Count | Value | Compare):
             return True
-        found = members_by(plan, self.graph, self.step)
-        return self._grounding.answered(found, draw)
+        return self._grounding.answered(members_by(plan, self.graph, self.step))
 
     def _holders(self, attribute: int) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
         return self.graph.holders(attribute)

@@ -6,6 +6,8 @@ takes it in its first step, a source has the sum of its links, and an answer tha
 source leads to it too. What lies over a cap is drawn, and let through with probability cap / share.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,9 +15,9 @@ from transforms.synthesis.incoming import Incoming
 
 Floats = npt.NDArray[np.float64]
 
-ANCHOR_CAP = 0.0002
+ANCHOR_CAP = 0.00015
 """Share of the anchors drawn that one entity may be; a record has two or three."""
-ANSWER_CAP = 0.0002
+ANSWER_CAP = 0.00015
 """Share of the answers drawn that may hold one entity."""
 RELATION_CAP = 0.008
 """Share of the relations drawn that one may be; a record has two or three."""
@@ -48,12 +50,12 @@ class Spread:
         """Return the probability with which an anchor is let through."""
         return self._anchors[entity]
 
-    def relations(self, numbers: list[int]) -> float:
+    def relations(self, numbers: Iterable[int]) -> float:
         """Return the probability with which the relations of a plan are let through."""
         kept = self._relations
         return min((kept[number] for number in numbers), default=1.0)
 
-    def answers(self, entities: frozenset[int]) -> float:
+    def answers(self, entities: Iterable[int]) -> float:
         """Return the probability with which an answer is let through."""
         kept = self._answers
         return min((kept[entity] for entity in entities), default=1.0)
