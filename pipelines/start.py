@@ -4,6 +4,7 @@ Half of what a short run costs is importing libraries. Parts of them are optiona
 themselves, which do without where an import fails; here it fails on purpose.
 """
 
+import atexit
 import contextlib
 import gc
 import logging
@@ -45,6 +46,8 @@ def quick_imports() -> Iterator[None]:
             if sys.modules.get(name) is None:
                 sys.modules.pop(name, None)
         gc.freeze()
+        # Libraries count at the end what is left of them.
+        atexit.register(gc.unfreeze)
         gc.set_threshold(_COLLECT_AFTER, 20, 20)
         if collecting:
             gc.enable()

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipelines.audit.packed_tokens import megatron_index
 from pipelines.formats.stream import CHUNK_BYTES, is_remote
 from transforms.ingest import Rows
 from transforms.record import MAX_ROWS_PER_PART, RecordError
@@ -60,6 +59,9 @@ def open_megatron(index: str) -> MegatronFile:
     data = data_path(index)
     if not data.is_file():
         raise RecordError(f"{data}: is not there, and {index} points into it; restore it")
+    # Loads kernels that no other source needs.
+    from pipelines.audit.packed_tokens import megatron_index
+
     found = MegatronFile(data, *megatron_index(Path(index)))
     ends = found.pointers + found.lengths * found.dtype.itemsize
     fell = np.flatnonzero((np.diff(found.pointers) < 0) | (found.pointers[1:] < ends[:-1]))
