@@ -174,7 +174,7 @@ _AN = {"hour", "honest", "honor", "honour", "heir", "x-ray", "mp"}
 _A = re.compile(r"uni(?!n|mp)|us[aei]|eu|one\b|once|u[kt]i|ur[aoi]")
 _BAD_PLURAL = re.compile(
     r"\b(\w*[^aeiou\W]ys|childs|mans|womans|persons?s{2,}|peoples|childrens|mens|musics|informations|"
-    r"cinematographies|softwares|\w+sss?es|criterions|thesises|analysises|foots|tooths|\w+(?:ch|sh|x)s)\b"
+    r"cinematographies|softwares|\w+ssses|criterions|thesises|analysises|foots|tooths|\w+(?:ch|sh|x)s)\b"
 )
 _RELATIVE = re.compile(
     r"\b(?:the|which|those) ((?:(?!the |those |which |that |who )[a-z'\-]+ ){1,6}?)"

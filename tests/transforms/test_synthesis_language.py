@@ -232,6 +232,7 @@ def test_english_agrees(make: object) -> None:
         "find the films of [E].",
         "Find the {F} of [E].",
         "List the childs of [E].",
+        "List the classses of [E].",
         "Is it the films's director ?",
     ],
 )

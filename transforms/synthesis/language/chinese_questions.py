@@ -246,9 +246,11 @@ class ChineseQuestions:
             x, y, left, right = y, x, right, left
         if isinstance(left, Value):
             attribute = self.lexicon.attributes[left.attribute]
-            pairs = {"date": (("晚", "早"),), "text": (("按字符顺序靠后", "按字符顺序靠前"),)}
+            pairs = {"date": (("晚", "早"),), "text": (("靠后", "靠前"),)}
             pair = draw.choose(pairs.get(attribute.kind, (("高", "低"), ("大", "小"))))
             frame = draw.choose(frames.COMPARE_VALUE).replace("{attribute}", attribute.name)
+            if attribute.kind == "text":
+                frame = frame.replace("更{more}", "按字符顺序更{more}")
             return (
                 frame.replace("{more}", pair[0 if plan.largest else 1])
                 .replace("{X}", x)
