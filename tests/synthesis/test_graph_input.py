@@ -406,3 +406,10 @@ def test_a_relation_among_equals_names_no_type(tmp_path: Path) -> None:
 def test_roles_are_named_in_the_singular(label: str, words: str) -> None:
     """What a relation calls all its tails names one of them."""
     assert role_words(label) == words
+
+
+def test_an_undescribed_entity_is_rejected_where_it_is_first_named(tmp_path: Path) -> None:
+    """Without entities, a name that collides is told by the first triple that has it."""
+    rows = ["a\tknows\tRang_Rasiya", "b\tknows\tRang_Rasiya", "c\tknows\trang rasiya"]
+    write_lines(tmp_path / "t.tsv", rows)
+    assert where(load_graph(tmp_path)) == [("t.tsv", 3, "colliding label")]

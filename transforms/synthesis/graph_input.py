@@ -21,7 +21,7 @@ from transforms.synthesis.graph_tables import (
 )
 from transforms.synthesis.graph_terms import take_terms, wider_types
 from transforms.synthesis.graph_types import assign_types
-from transforms.synthesis.graph_values import Literals, Valued, take_literals
+from transforms.synthesis.graph_values import VALUE, Literals, Valued, take_literals
 from transforms.synthesis.names import (
     clean,
     clean_names,
@@ -66,6 +66,7 @@ class NamedGraph:
         described_at: where entities are described, as far as known.
         rejects: what is not in the graph.
         counters: what was counted on the way.
+        raw: what was read, where it came from triples.
     """
 
     entities: dict[str, NamedEntity]
@@ -76,6 +77,7 @@ class NamedGraph:
     described_at: dict[str, Place] = field(default_factory=dict)
     rejects: list[Reject] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
+    raw: RawGraph | None = None
 
 
 def load_graph(
@@ -127,6 +129,7 @@ def judge(raw: RawGraph) -> NamedGraph:
         entities.setdefault(key, one)
     named.attributes = valued.attributes
     named.facts = _facts(raw, fact, valued, entities)
+    named.raw = raw
     named.counters = {
         "triples": len(raw.head),
         "literals not used": valued.unused.total(),
@@ -300,8 +303,14 @@ def _drop(named: NamedGraph, lost: list[tuple[str, str]]) -> int:
     if not lost:
         return 0
     gone = {key for key, _ in lost}
+    found = dict(named.described_at)
+    if named.raw is not None:
+        # An entity that was a literal is named by its text.
+        texts = {key.removeprefix(VALUE): key for key in gone}
+        places = named.raw.first_places({*gone, *texts})
+        found = {texts.get(name, name): place for name, place in places.items()} | places
     for key, why in lost:
-        place = named.described_at.get(key)
+        place = found.get(key)
         path, line = (place.file, place.line) if place else ("", None)
         named.rejects.append(Reject(line, COLLIDING, f"{key}: {why}", path))
     keep = np.array([key not in gone for key in named.entities], bool)

@@ -1,7 +1,7 @@
 """A graph as its files say it: numbered names, triples in columns, descriptions, rejects."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,19 @@ class RawGraph:
     def place(self, triple: int) -> Place:
         """Return where a triple stands."""
         return Place(self.files[self.file[triple]], int(self.line[triple]))
+
+    def first_places(self, wanted: Collection[str]) -> dict[str, Place]:
+        """Return where each of some entities is described, or else first named by a triple."""
+        found = {name: self.described_at[name] for name in wanted if name in self.described_at}
+        codes = {code for code, name in enumerate(self.names) if name in wanted}
+        codes -= {code for code in codes if self.names[code] in found}
+        for triple in np.flatnonzero(
+            np.isin(self.head, list(codes)) | np.isin(self.tail, list(codes))
+        ):
+            for code in (int(self.head[triple]), int(self.tail[triple])):
+                if code in codes:
+                    found.setdefault(self.names[code], self.place(int(triple)))
+        return found
 
     def reject(self, place: Place, reason: str, detail: str) -> None:
         """Reject what stands somewhere."""
