@@ -12,8 +12,9 @@ import pyarrow as pa
 from catalog.relational import read_tables
 from catalog.table_keys import Table, columns_left
 from transforms.ingest import Reject
-from transforms.synthesis.graph_input import DANGLING, LoadedGraph, NamedGraph, settle
+from transforms.synthesis.graph_input import DANGLING
 from transforms.synthesis.graph_raw import Place
+from transforms.synthesis.graph_settle import LoadedGraph, NamedGraph, settle
 from transforms.synthesis.graph_tables import (
     NamedAttribute,
     NamedEntity,

@@ -18,7 +18,8 @@ import pyarrow as pa
 from catalog.relational import is_relational
 from catalog.table_graph import load_tables
 from transforms.synthesis.graph import Graph
-from transforms.synthesis.graph_input import LoadedGraph, load_graph
+from transforms.synthesis.graph_input import load_graph
+from transforms.synthesis.graph_settle import LoadedGraph
 from transforms.synthesis.plan import (
     Anchor,
     Compare,

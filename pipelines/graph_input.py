@@ -8,8 +8,8 @@ from catalog.relational import is_relational
 from catalog.tables import read_graph
 from pipelines.artifacts import file_sha256, fingerprint
 from transforms.synthesis.graph import Graph
-from transforms.synthesis.graph_input import LoadedGraph
 from transforms.synthesis.graph_reading import list_files
+from transforms.synthesis.graph_settle import LoadedGraph
 from transforms.synthesis.language.overrides import Overrides, read_overrides
 from transforms.synthesis.settings import PYTHON_GRAPH, SynthesisSettings
 

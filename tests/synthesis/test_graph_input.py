@@ -13,7 +13,8 @@ import zstandard
 
 from transforms.record import RecordError
 from transforms.synthesis.graph import Graph, name_key
-from transforms.synthesis.graph_input import LoadedGraph, load_graph
+from transforms.synthesis.graph_input import load_graph
+from transforms.synthesis.graph_settle import LoadedGraph
 from transforms.synthesis.graph_types import role_words
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "kg"

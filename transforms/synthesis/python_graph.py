@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from transforms.synthesis.graph_input import LoadedGraph, NamedGraph, settle
+from transforms.synthesis.graph_settle import LoadedGraph, NamedGraph, settle
 from transforms.synthesis.graph_tables import (
     NamedAttribute,
     NamedEntity,
