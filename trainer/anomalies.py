@@ -158,7 +158,7 @@ class Watch:
             drawn = _mix(self.seed, step, plan_step, attempt) % settings.retry_within
             self.queue.append(Retry(epoch, plan_step, step + 1 + drawn, attempt + 1))
             self.queue.sort(key=lambda r: (r.due, r.epoch, r.plan_step))
-            found.append(("requeue", f"again at step {step + 1 + drawn}"))
+            found.append(("requeue", f"again from step {step + 1 + drawn} on"))
         else:
             found.append(("drop", f"given up after {attempt + 1} tries"))
         if self.in_a_row % settings.patience == 0:
