@@ -24,13 +24,14 @@ from packing.sculpt_limits import (
     clusters_for,
     in_unit_rows,
     limits_of,
-    squares_allowed,
 )
 from packing.sculpt_order import arrange
+from packing.sculpt_spread import densest, squares_allowed
 from packing.sculpt_state import OPEN
 from packing.shared_rows import keep_long
 from packing.spherical import (
     Centres,
+    Floats,
     Grid,
     directions,
     find_centres,
@@ -45,6 +46,7 @@ Int32s = npt.NDArray[np.int32]
 Doubles = npt.NDArray[np.float64]
 
 _LOOK = 192
+_DIRECTING = 1 << 12
 
 
 def sculpt_rows(
@@ -77,7 +79,6 @@ def sculpt_rows(
     """
     align = settings.align
     inner = in_unit_rows(settings)
-    limits = limits_of(inner)
     width = vectors.shape[1] if vectors.ndim == 2 else 0
     grid = to_grid(vectors, np.arange(len(n_tokens)), width)
     parts = parts_of(in_units(n_tokens, align), order, inner, widest)
@@ -88,11 +89,15 @@ def sculpt_rows(
         empty = np.empty(0, np.int64)
         pieces = assemble(parts.left, order, empty, empty, inner.seq_len)
         return in_tokens(parts.with_own(pieces), n_tokens, align)
-    clusters = clusters_for(int(rest.sum(dtype=np.int64)), limits.seq_len, limits.settings)
-    sample = taken[: sample_size(clusters)]
-    centres = learn_centres(grid[sample], rest[sample], clusters)
-    points = project(grid[taken], centres.basis)
+    clusters = clusters_for(int(rest.sum(dtype=np.int64)), inner.seq_len, inner.sculpt)
+    sample = slice(0, sample_size(clusters))
+    basis = learn_directions(grid[taken[sample]])
+    points = project(grid[taken], basis)
+    centres = learn_centres(points[sample], rest[taken[sample]], clusters, basis)
     cluster = centres.assign(points)
+    squares = squares_allowed(parts.left, inner)
+    dense = densest(cluster[sample], rest[taken[sample]], len(taken), inner.seq_len, squares)
+    limits = limits_of(inner, dense)
     by_cluster = np.argsort(cluster, kind="stable")
     taken, points, cluster = taken[by_cluster], points[by_cluster], cluster[by_cluster]
     full, lengths = grid[taken], rest[taken]
@@ -101,25 +106,29 @@ def sculpt_rows(
     def some(documents: Int64s) -> Documents:
         return Documents(points[documents], full[documents], lengths[documents])
 
-    squares = squares_allowed(parts.left, inner)
     row, _, _ = finish_rows(lengths, found.row, found.relevance, some, limits, squares)
     member = in_rows(points, lengths, row)
     pieces = assemble(parts.left, order, taken[member], row[member], inner.seq_len)
     return in_tokens(parts.with_own(pieces), n_tokens, align)
 
 
-def learn_centres(grid: Grid, n_tokens: Int32s, clusters: int) -> Centres:
-    """Return directions and cluster centres of a sample.
+def learn_directions(grid: Grid) -> Floats:
+    """Return the directions of a sample in seeded order, int16[n, width]; see `directions`."""
+    lively = np.flatnonzero(grid.any(axis=1))[:_DIRECTING]
+    return directions(grid[lively], np.arange(len(lively)))
+
+
+def learn_centres(points: Grid, n_tokens: Int32s, clusters: int, basis: Floats) -> Centres:
+    """Return cluster centres of a sample.
 
     Args:
-        grid: vectors of the sample in seeded order, as `to_grid` gives them, int16[n, width].
+        points: projected vectors of the sample in seeded order, int16[n, d].
         n_tokens: tokens of each, int32[n].
         clusters: how many clusters are wanted.
+        basis: the directions of the projection.
     """
-    lively = np.flatnonzero(grid.any(axis=1))
-    basis = directions(grid[lively[: 1 << 12]], np.arange(min(len(lively), 1 << 12)))
-    points = project(grid[lively], basis)
-    return find_centres(points, n_tokens[lively].astype(np.int64), clusters, basis)
+    lively = np.flatnonzero(points.any(axis=1))
+    return find_centres(points[lively], n_tokens[lively].astype(np.int64), clusters, basis)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +159,7 @@ def fill_clusters(
     for low, high in itertools.pairwise(edges):
         part = slice(low, high)
         found = fill_cluster(points[part], full[part], n_tokens[part], limits)
-        row[part] = np.where(found >= 0, rows + found, OPEN)
+        row[part] = np.where(found >= 0, rows + found, found)
         rows += int(found.max(initial=-1)) + 1
     return Placed(row, relevance_of(full, row, rows))
 

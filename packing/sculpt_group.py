@@ -4,6 +4,7 @@
 # mypy: disable-error-code="no-untyped-call"
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,9 @@ import numpy.typing as npt
 from packing.sculpt_fill import place, refine
 from packing.sculpt_limits import Limits
 from packing.sculpt_order import near_labels
-from packing.sculpt_state import OPEN
+from packing.sculpt_settings import SculptSettings
+from packing.sculpt_spread import too_short
+from packing.sculpt_state import OPEN, SPARE
 from packing.sculpt_tighten import tighten
 from packing.spherical import Grid
 from transforms.kernel import kernel
@@ -21,41 +24,74 @@ Int32s = npt.NDArray[np.int32]
 
 GROUP_ROWS = 24
 GROUP_DOCUMENTS = 8192
-_EVEN_PENALTY = 0.005
 _NEAR_BLOCK = 512
 
 
-def fill_cluster(
-    points: Grid, full: Grid, n_tokens: Int32s, limits: Limits, group_rows: int = GROUP_ROWS
-) -> Int32s:
-    """Return the rows of one cluster's documents, int32[n]; `OPEN` for those of the second pass.
+def fill_cluster(points: Grid, full: Grid, n_tokens: Int32s, limits: Limits) -> Int32s:
+    """Return the rows of one cluster's documents, int32[n].
+
+    `SPARE` for the shortest of a cluster that would have too many in a row, `OPEN` for others that
+    are in none.
 
     Args:
         points: projected vectors, int16[n, d].
         full: the vectors themselves, int16[n, width].
         n_tokens: tokens, int32[n], each from 1 to ``seq_len``.
         limits: what a row can hold.
-        group_rows: rows that are filled together.
     """
+    weights = of_clusters(limits.settings)
     row = np.full(len(points), OPEN, np.int32)
     rows = 0
-    most_tokens, most_docs = group_rows * limits.seq_len, GROUP_DOCUMENTS
-    for group in split(points, n_tokens, np.arange(len(points)), most_tokens, most_docs):
+    short = too_short(n_tokens, limits)
+    row[short] = SPARE
+    stay = np.flatnonzero(~short)
+    most_tokens, most_docs = GROUP_ROWS * limits.seq_len, GROUP_DOCUMENTS
+    for group in split(points, n_tokens, stay, most_tokens, most_docs):
         group = group[np.argsort(-n_tokens[group], kind="stable")]
-        found = fill_group(points[group], full[group], n_tokens[group], limits)
+        found = fill_group(points[group], full[group], n_tokens[group], limits, weights)
         used = np.unique(found[found >= 0])
         row[group[found >= 0]] = rows + np.searchsorted(used, found[found >= 0])
         rows += len(used)
     return row
 
 
-def fill_group(
-    points: Grid, full: Grid, n_tokens: Int32s, limits: Limits, *, even: bool = False
-) -> Int32s:
-    """Return the rows of some documents, longest first, int32[n]; `OPEN` for those in none.
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What documents of a group are put together by."""
 
-    With ``even``, rows get equal numbers of documents before documents that are alike.
+    relevance: float
+    residual: float
+    count: float
+    penalty: float
+    """On a row's squared number of documents while rows are refined."""
+    alike: float
+    """How like a row what fills it must be; negative for any."""
+    product: bool = False
+
+
+EVEN = Weights(1.0, 1.0, 1.0, 0.005, -1.0)
+"""Rows get equal numbers of documents before documents that are alike."""
+
+
+def of_clusters(s: SculptSettings) -> Weights:
+    """Return the weights of rows of one cluster: those of the settings."""
+    return Weights(s.relevance, s.residual, s.count, s.count_penalty, s.alike, s.score == "product")
+
+
+def of_blocks(s: SculptSettings) -> Weights:
+    """Return the weights of rows that others' short documents are dealt among.
+
+    Long documents leave as much room in each row, so that all get a few of the short ones.
     """
+    return Weights(
+        s.relevance, max(1.0, s.residual), max(0.6, s.count), max(0.02, s.count_penalty), s.alike
+    )
+
+
+def fill_group(
+    points: Grid, full: Grid, n_tokens: Int32s, limits: Limits, weights: Weights
+) -> Int32s:
+    """Return the rows of some documents, longest first, int32[n]; `OPEN` for those in none."""
     s = limits.settings
     row = np.full(len(points), OPEN, np.int32)
     rows = -(-int(n_tokens.sum(dtype=np.int64)) // limits.seq_len)
@@ -64,12 +100,11 @@ def fill_group(
             row[:] = 0 if len(points) <= limits.max_docs else OPEN
         return row
     label = labels(points, full, n_tokens, s.near_duplicate)
-    weights = np.array([1.0, 1.0, 1.0] if even else [s.relevance, s.residual, s.count])
+    terms = np.array([weights.relevance, weights.residual, weights.count])
     common = (points, n_tokens, rows, limits.seq_len, limits.max_docs, label, s.near_duplicate_cap)
-    place(*common, weights, s.score == "product" and not even, row)
-    penalty = max(s.count_penalty, _EVEN_PENALTY if even else 0.0)
-    refine(*common, penalty, s.refine_passes, row)
-    tighten(*common, limits.slack, -1.0 if even else s.alike, row)
+    place(*common, terms, weights.product, row)
+    refine(*common, weights.penalty, s.refine_passes, row)
+    tighten(*common, limits.slack, weights.alike, row)
     return row
 
 

@@ -22,6 +22,8 @@ class Limits:
     seq_len: int
     max_docs: int
     settings: SculptSettings
+    dense: float = NO_LIMIT
+    """Documents of the mean row of a cluster; where there were more, the shortest go elsewhere."""
 
     @property
     def slack(self) -> int:
@@ -29,9 +31,10 @@ class Limits:
         return int((1.0 - self.settings.fill) * self.seq_len + 1e-9)
 
 
-def limits_of(settings: PackSettings) -> Limits:
+def limits_of(settings: PackSettings, dense: float = NO_LIMIT) -> Limits:
     """Return what a row can hold."""
-    return Limits(settings.seq_len, settings.max_docs_per_row or NO_LIMIT, settings.sculpt)
+    most = settings.max_docs_per_row or NO_LIMIT
+    return Limits(settings.seq_len, most, settings.sculpt, dense)
 
 
 def in_unit_rows(settings: PackSettings) -> PackSettings:
@@ -54,21 +57,3 @@ def by_length(n_tokens: Int32s, limits: Limits) -> Int64s:
     row = np.empty(len(n_tokens), np.int64)
     row[pieces.document] = pieces.row
     return row
-
-
-def squares_allowed(n_tokens: Int32s, settings: PackSettings) -> float:
-    """Return what the squared numbers of documents of rows without full ones may add up to.
-
-    Args:
-        n_tokens: length of each document, int32[n].
-        settings: ``count_spread`` says how much of best-fit's spread is allowed.
-    """
-    best = fit_rows(
-        n_tokens[n_tokens > 0],
-        np.arange(np.count_nonzero(n_tokens), dtype=np.uint64),
-        PackSettings(seq_len=settings.seq_len, max_docs_per_row=settings.max_docs_per_row),
-    )
-    count = np.bincount(best.row).astype(np.float64)
-    variance = float(count.var()) * settings.sculpt.count_spread**2
-    full = int((n_tokens // np.int32(settings.seq_len)).sum(dtype=np.int64))
-    return len(count) * (variance + float(count.mean()) ** 2) - full

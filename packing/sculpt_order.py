@@ -9,6 +9,9 @@ from packing.sculpt_state import dot
 from packing.spherical import UNIT
 from transforms.kernel import kernel
 
+_HEAD = 16
+"""Dimensions of most variance, which tell most documents apart."""
+
 
 @kernel
 def arrange(points, begin, member, look):  # type: ignore[no-untyped-def]
@@ -50,16 +53,23 @@ def near_labels(points, full, threshold, label):  # type: ignore[no-untyped-def]
         threshold: cosine.
         label: receives the number of the leader where there are several documents, else -1.
     """
-    n = len(points)
+    n, d = points.shape
     leader = np.empty(n, np.int64)
+    head = min(d, _HEAD)
+    tail = np.empty(n)
     norm = np.empty(n)
     members = np.zeros(n, np.int64)
     leaders = 0
     for i in range(n):
         label[i] = -1
         own = float(dot(points[i], points[i]))
+        mine = np.sqrt(float(dot(points[i, head:], points[i, head:])))
         for k in range(leaders):
             j = leader[k]
+            # What the other dimensions could add is bounded by the lengths in them.
+            most = float(dot(points[i, :head], points[j, :head])) + mine * tail[k] + 1.0
+            if most <= 0.0 or most * most <= threshold * threshold * own * norm[k]:
+                continue
             s = float(dot(points[i], points[j]))
             if s > 0.0 and s * s > threshold * threshold * own * norm[k]:
                 s = float(dot(full[i], full[j]))
@@ -71,6 +81,7 @@ def near_labels(points, full, threshold, label):  # type: ignore[no-untyped-def]
         if label[i] < 0:
             leader[leaders] = i
             norm[leaders] = own
+            tail[leaders] = mine
             label[i] = leaders
             leaders += 1
         members[label[i]] += 1

@@ -24,7 +24,7 @@ class SculptSettings:
     rows_per_cluster: Annotated[int, Ge(2), Le(1024)] = 8
     """Rows that a cluster fills on average; from it and the tokens follows the number of
     clusters."""
-    refine_passes: Annotated[int, Ge(0), Le(100)] = 10
+    refine_passes: Annotated[int, Ge(0), Le(100)] = 5
     """Rounds of moving and swapping documents between the rows of a cluster."""
     count_penalty: Annotated[float, Ge(0)] = 0.0
     """What a row's squared number of documents costs while rows are refined: higher values give
@@ -32,15 +32,15 @@ class SculptSettings:
     alike: Annotated[float, Ge(0), Le(1)] = 0.5
     """How like a row a document must be to fill it up, as a share of the similarity in the mean row
     of its cluster. In the last pass, any document may."""
-    count_spread: Annotated[float, Gt(0)] = 1.0
+    count_spread: Annotated[float, Gt(0)] = 0.495
     """Spread (standard deviation over mean) of documents per row that is aimed at, as a share of
-    that of ``best_fit``: rows of very many short documents are shared out among rows of few, at
-    the price of similarity. At 1 little is shared out; 0.49 halves the spread."""
+    that of ``best_fit``: the shortest documents of clusters of short ones are shared out among
+    rows of few, at the price of similarity. 0.495 halves the spread."""
     near_duplicate: Annotated[float, Gt(0), Le(1)] = 0.98
     """Cosine above which two documents count as near-duplicates of each other."""
     near_duplicate_cap: Annotated[int, Gt(0)] = 1
     """The most documents of one group of near-duplicates in a row, where that can be had; copies
     that a mixture draws of one document count as such."""
-    fill: Annotated[float, Gt(0), Le(1)] = 0.998
+    fill: Annotated[float, Gt(0), Le(1)] = 0.9985
     """Share of ``seq_len`` to which the rows of a cluster are filled. Documents of rows that stay
     below it are packed in a second pass with those of neighbouring clusters."""

@@ -9,6 +9,8 @@ from transforms.kernel import inlined_kernel, kernel
 
 OPEN = -1
 """Row of a document that is in none."""
+SPARE = -2
+"""Row of a document that is in none because its cluster has too many short ones."""
 
 
 @inlined_kernel

@@ -16,6 +16,7 @@ figure has no split, here the heaviest clusters are split with them.
 # Kernels have no annotations.
 # mypy: disable-error-code="no-untyped-call"
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,15 +35,18 @@ Grid = npt.NDArray[np.int16]
 Floats = npt.NDArray[np.float32]
 
 _ROUNDS = 2
-_PASSES = 5
+_PASSES = 4
 _FLAT = 96
 """Centres up to which the tree has one level."""
 _SAMPLE_PER_CENTRE = 24
 _TILE = 4096
-_BEAM = 3
+_BEAM = 2
 _TOLERANCE = 0.05
 """Share by which the square of a vector's length may differ from 1."""
-_SETTLE = 2
+_LARGEST = 1.01
+"""The largest value of a vector of length 1, with what rounding adds."""
+_NO_VALUE = -32768
+_SETTLE = 1
 _FOLLOW = 0.9
 """Quantile of the similarities of centres above which two of them are merged."""
 
@@ -66,12 +70,45 @@ def to_grid(vectors: npt.NDArray[Any], documents: npt.NDArray[np.int64], width: 
             "embed all documents with the same settings"
         )
     grid = np.empty(vectors.shape, np.int16)
+    halves = vectors.dtype == np.float16
     for low in range(0, len(vectors), _TILE):
-        tile = np.ascontiguousarray(vectors[low : low + _TILE], np.float32)
-        at = _round(tile, grid[low : low + _TILE])
+        part, into = vectors[low : low + _TILE], grid[low : low + _TILE]
+        if halves:
+            at = _round_halves(np.ascontiguousarray(part).view(np.uint16), _of_halves(), into)
+        else:
+            at = _round(np.ascontiguousarray(part, np.float32), into)
         if at >= 0:
-            _refuse(tile[at], documents[low + at])
+            _refuse(part[at].astype(np.float32), documents[low + at])
     return grid
+
+
+@functools.cache
+def _of_halves() -> Grid:
+    """Return what each float16 is rounded to, by its bits, int16[65536]; `_NO_VALUE` for none."""
+    values = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+    good = np.abs(values) <= _LARGEST  # False for NaN
+    table = np.full(1 << 16, _NO_VALUE, np.int16)
+    table[good] = np.rint(values[good] * np.float32(UNIT))
+    return table
+
+
+@kernel
+def _round_halves(bits, table, grid):  # type: ignore[no-untyped-def]
+    """Round vectors of float16; return the first that has a wrong value or length, or -1."""
+    for i in range(len(bits)):
+        squares = np.int32(0)
+        least = np.int16(0)
+        for c in range(bits.shape[1]):
+            whole = table[bits[i, c]]
+            grid[i, c] = whole
+            least = min(least, whole)
+        if least == _NO_VALUE:
+            return i
+        for c in range(bits.shape[1]):
+            squares += np.int32(grid[i, c]) * np.int32(grid[i, c])
+        if squares != 0 and abs(squares - UNIT * UNIT) > _TOLERANCE * UNIT * UNIT:
+            return i
+    return -1
 
 
 @kernel
@@ -82,7 +119,7 @@ def _round(tile, grid):  # type: ignore[no-untyped-def]
         good = True
         for c in range(tile.shape[1]):
             value = tile[i, c]
-            good &= abs(value) <= 1.01  # False for NaN
+            good &= abs(value) <= _LARGEST  # False for NaN
         if not good:
             return i
         for c in range(tile.shape[1]):
@@ -96,7 +133,7 @@ def _round(tile, grid):  # type: ignore[no-untyped-def]
 
 def _refuse(vector: Floats, document: np.int64) -> None:
     """Say what is wrong with a vector."""
-    bad = np.flatnonzero(~(np.abs(vector) <= 1.01))
+    bad = np.flatnonzero(~(np.abs(vector) <= _LARGEST))
     if len(bad):
         raise ShardError(
             f"document {document}: value {vector[bad[0]]} at place {bad[0]} of its vector; a "
@@ -133,7 +170,9 @@ def directions(sample: Grid, seed_rows: npt.NDArray[np.int64]) -> Floats:
     _orthogonal(basis)
     for _ in range(_ROUNDS):
         np.rint(basis * UNIT, out=basis)
-        basis = np.ascontiguousarray((x.T @ (x @ basis.T)).T)
+        # Whole numbers below 2**24: exact in float32, too.
+        along = sample.astype(np.float32) @ basis.T.astype(np.float32)
+        basis = np.ascontiguousarray((x.T @ along.astype(np.float64)).T)
         _orthogonal(basis)
     return np.ascontiguousarray(np.rint(basis * UNIT).T.astype(np.float32))
 

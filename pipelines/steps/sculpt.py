@@ -25,10 +25,12 @@ from packing.sculpt import (
     fill_clusters,
     in_rows,
     learn_centres,
+    learn_directions,
     parts_of,
 )
 from packing.sculpt_finish import finish_rows
-from packing.sculpt_limits import clusters_for, in_unit_rows, limits_of, squares_allowed
+from packing.sculpt_limits import NO_LIMIT, clusters_for, in_unit_rows, limits_of
+from packing.sculpt_spread import densest, squares_allowed
 from packing.spherical import Centres, project, sample_size
 from pipelines.artifacts import Workdir, fingerprint
 from pipelines.barrier import Barrier
@@ -64,6 +66,8 @@ class Sculpting:
     clusters: int = 0
     partitions: int = 1
     filled: tuple[Filled, ...] = ()
+    dense: float = NO_LIMIT
+    """Documents that the mean row of a cluster may have."""
 
     @property
     def store(self) -> Workdir:
@@ -77,6 +81,7 @@ class SculptStage(PackStage):
 
     shuffle: ShuffleKind = "files"
 
+    version: ClassVar[int] = 2
     parents: ClassVar[tuple[str, ...]] = ("encode", "mixture", "embed")
 
     def note(self, corpus: Corpus) -> str:
@@ -132,7 +137,13 @@ class SculptStage(PackStage):
         taken = np.argsort(entries.order[entry], kind="stable")[: sample_size(clusters)]
         width = int(corpus.manifest("embed").config["width"])
         sample, known = sample_vectors(corpus, uid, taken, width)
-        centres = learn_centres(sample, rest[entry[taken]], clusters)
+        basis = learn_directions(sample)
+        points = project(sample, basis)
+        centres = learn_centres(points, rest[entry[taken]], clusters, basis)
+        squares = squares_allowed(units, settings)
+        dense = densest(
+            centres.assign(points), rest[entry[taken]], len(entry), settings.seq_len, squares
+        )
         path = task.store.scratch / f"{uuid.uuid4().hex}.npz"
         path.parent.mkdir(parents=True, exist_ok=True)
         np.savez(path, basis=centres.basis, top=centres.top, leaf=centres.leaf, begin=centres.begin)
@@ -153,6 +164,7 @@ class SculptStage(PackStage):
                 write_scratch(task.store, pa.table({"place": np.flatnonzero(~known)})),
                 centres.clusters,
                 partitions_for(len(entry), rows_each=_ROWS_EACH),
+                dense=dense,
             )
         )
 
@@ -179,7 +191,7 @@ class SculptStage(PackStage):
     # What the clusters left over, and the files.
 
     def _place_tasks(self, state: Sculpting) -> list[Task]:
-        return [self._task(state.corpus, "place", cached=True, payload=state.filled)]
+        return [self._task(state.corpus, "place", cached=True, payload=(state.filled, state.dense))]
 
     def _place(self, task: Task) -> Work:
         settings = in_unit_rows(self.settings)
@@ -187,13 +199,14 @@ class SculptStage(PackStage):
         units = in_units(entries.n_tokens, self.settings.align)
         parts = parts_of(units, entries.order, settings, self._widest)
         units = parts.left
-        filled = read_filled(task.payload)
+        partitions, dense = task.payload
+        filled = read_filled(partitions)
         row, relevance, kept = finish_rows(
             filled.units,
             filled.row,
             filled.relevance,
             filled.take,
-            limits_of(settings),
+            limits_of(settings, dense),
             squares_allowed(units, settings),
         )
         member = filled.in_order(row, kept)
@@ -274,7 +287,7 @@ def _fill(partition: Partition) -> Filled:
     cluster, units = table["cluster"].to_numpy(), table["units"].to_numpy()
     points = fixed(table["points"], "<i2")
     full = fixed(table["full"], "<i2")
-    found = fill_clusters(cluster, points, full, units, limits_of(state.settings))
+    found = fill_clusters(cluster, points, full, units, limits_of(state.settings, state.dense))
     member = in_rows(points, units, found.row)
     place = np.zeros(len(units), np.int64)
     place[member] = np.arange(len(member))

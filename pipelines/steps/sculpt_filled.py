@@ -92,7 +92,7 @@ def read_filled(filled: tuple[Filled, ...]) -> AllFilled:
         for name in ("entry", "units", "cluster", "place"):
             columns[name].append(table[name].to_numpy())
         row = table["row"].to_numpy()
-        columns["row"].append(np.where(row >= 0, rows + row, NO_ROW))
+        columns["row"].append(np.where(row >= 0, rows + row, row))
         for name in ("points", "full"):
             columns[name].append(fixed(table[name], "<i2"))
         relevance.append(read_scratch(part.rows)["relevance"].to_numpy())

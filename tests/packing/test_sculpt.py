@@ -17,10 +17,12 @@ from packing.fit import PackSettings, Pieces, fit_rows
 from packing.format import ShardError
 from packing.sculpt import sculpt_rows
 from packing.sculpt_fill import place, refine
+from packing.sculpt_finish import dealt
 from packing.sculpt_group import fill_cluster, labels, split
 from packing.sculpt_limits import Limits
 from packing.sculpt_order import arrange, near_labels, row_relevance
 from packing.sculpt_settings import SculptSettings
+from packing.sculpt_spread import densest, too_short
 from packing.sculpt_state import OPEN
 from packing.sculpt_tighten import tighten
 from packing.spherical import UNIT, directions, find_centres, nearest, project, to_grid
@@ -157,7 +159,7 @@ def test_planted_topics_share_rows_and_rows_are_full() -> None:
     topic, vectors = topics(n, 40, 2, noise=1.5)
     drawn = 480 * np.exp(1.0 * np.random.default_rng(3).standard_normal(2 * n))
     lengths = drawn[(drawn > 16) & (drawn < 4000)][:n].astype(np.int32)
-    pieces = sculpt(lengths, vectors, seq_len, count_spread=0.49)
+    pieces = sculpt(lengths, vectors, seq_len)
     check(pieces, lengths, seq_len)
     assert pieces.rows * seq_len <= 1.001 * lengths.sum() + seq_len
 
@@ -421,3 +423,71 @@ def test_a_cluster_is_filled_alone() -> None:
     assert np.array_equal(found, again)
     used = np.bincount(found[found >= 0], tokens[found >= 0])
     assert (used == 128).all()
+
+
+# How far apart the numbers of documents of rows may lie.
+
+
+def test_the_shortest_leave_until_the_mean_row_has_few_enough() -> None:
+    """What stays are the longest, the most of them whose mean row keeps to the limit."""
+    lengths = np.random.default_rng(5).integers(1, 60, 400).astype(np.int32)
+    limits = Limits(1000, 1 << 30, SculptSettings(), 25.0)
+    short = too_short(lengths, limits)
+    assert 0 < short.sum() < 400
+    stay = np.sort(lengths[~short])[::-1]
+    assert lengths[short].max() <= stay.min()
+    assert len(stay) * 1000 <= 25 * stay.sum()
+    longer = np.append(stay, lengths[short].max())
+    assert len(longer) * 1000 > 25 * longer.sum()
+    assert not too_short(lengths, Limits(1000, 1 << 30, SculptSettings())).any()
+
+
+def test_the_limit_keeps_equal_rows_to_the_squares() -> None:
+    """Clusters of one length each: the limit lies where the squares of their rows say so."""
+    cluster = np.repeat([0, 1], [4000, 40]).astype(np.int32)
+    lengths = np.repeat([10, 1000], [4000, 40]).astype(np.int32)
+    # 40 rows of 100 and 40 of one.
+    whole = 40 * 100.0**2 + 40
+    assert densest(cluster, lengths, 4040, 1000, whole * 1.01) > 1e6
+    assert densest(cluster, lengths, 4040, 1000, whole * 0.5) < 100
+    assert densest(cluster[:0], lengths[:0], 0, 1000, 1.0) > 1e6
+
+
+def test_spare_documents_are_dealt_by_what_blocks_lack() -> None:
+    """Every document is in one block, in its order; a block that lacks more gets more."""
+    lengths = np.r_[np.full(10, 60), np.full(10, 100), np.full(40, 5)].astype(np.int32)
+    limits = Limits(100, 1 << 30, SculptSettings())
+    order, ends = dealt(np.arange(20), np.arange(20, 60), lengths, limits, 6)
+    assert sorted(order.tolist()) == list(range(60))
+    assert ends[-1] == 60
+    for kind in (order[order < 20], order[order >= 20]):
+        assert (np.diff(kind) > 0).all()
+    first = order[: ends[0]]
+    assert (lengths[first[first < 20]] == 60).all()
+    last = order[ends[-2] :]
+    assert (first >= 20).sum() > 1 >= (last >= 20).sum()
+
+
+@compiled
+def test_a_topic_of_short_documents_is_shared_out() -> None:
+    """Half of best-fit's spread is kept to, where one topic has all the short documents."""
+    rng = np.random.default_rng(7)
+    topic, vectors = topics(9000, 12, 9, noise=1.0)
+    mean = np.where(topic == 0, 60, 1500)
+    mean[topic == 1] = 90
+    lengths = np.clip(mean * np.exp(0.4 * rng.standard_normal(9000)), 8, 4000).astype(np.int32)
+    pieces = sculpt(lengths, vectors, 4096)
+    check(pieces, lengths, 4096)
+    keys = mix64(np.arange(9000), 0)
+    best = np.bincount(fit_rows(lengths, keys, PackSettings(seq_len=4096)).row)
+    count = np.bincount(pieces.row)
+    assert count.std() / count.mean() <= 0.5 * best.std() / best.mean()
+    assert pieces.rows <= 1.001 * len(best) + 2
+
+
+def test_halves_are_rounded_as_other_floats() -> None:
+    """float16 goes through a table; the result is that of float32."""
+    _, vectors = topics(50, 3, 1, width=24)
+    one = to_grid(vectors, np.arange(50), 24)
+    assert np.array_equal(one, to_grid(vectors.astype(np.float32), np.arange(50), 24))
+    assert np.array_equal(one, np.rint(vectors.astype(np.float64) * UNIT))
