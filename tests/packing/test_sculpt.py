@@ -469,20 +469,19 @@ def test_spare_documents_are_dealt_by_what_blocks_lack() -> None:
 
 
 @compiled
-def test_a_topic_of_short_documents_is_shared_out() -> None:
-    """Half of best-fit's spread is kept to, where one topic has all the short documents."""
-    rng = np.random.default_rng(7)
-    topic, vectors = topics(9000, 12, 9, noise=1.0)
-    mean = np.where(topic == 0, 60, 1500)
-    mean[topic == 1] = 90
-    lengths = np.clip(mean * np.exp(0.4 * rng.standard_normal(9000)), 8, 4000).astype(np.int32)
+def test_topics_of_short_documents_are_shared_out() -> None:
+    """Half of best-fit's spread is kept to, where some topics have most of the short documents."""
+    n = 12_000
+    topic, vectors = topics(n, 12, 9, noise=1.0)
+    typical = np.where(topic < 6, 60, 800)
+    drawn = typical * np.exp(0.9 * np.random.default_rng(7).standard_normal(n))
+    lengths = np.clip(drawn, 8, 4000).astype(np.int32)
     pieces = sculpt(lengths, vectors, 4096)
     check(pieces, lengths, 4096)
-    keys = mix64(np.arange(9000), 0)
-    best = np.bincount(fit_rows(lengths, keys, PackSettings(seq_len=4096)).row)
+    best = np.bincount(fit_rows(lengths, mix64(np.arange(n), 0), PackSettings(seq_len=4096)).row)
     count = np.bincount(pieces.row)
     assert count.std() / count.mean() <= 0.5 * best.std() / best.mean()
-    assert pieces.rows <= 1.001 * len(best) + 2
+    assert pieces.rows <= 1.001 * len(best) + 1
 
 
 def test_halves_are_rounded_as_other_floats() -> None:
