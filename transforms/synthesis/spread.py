@@ -17,11 +17,11 @@ Floats = npt.NDArray[np.float64]
 
 ANCHOR_CAP = 0.00015
 """Share of the anchors drawn that one entity may be; a record has two or three."""
-ANSWER_CAP = 0.00015
+ANSWER_CAP = 0.0001
 """Share of the answers drawn that may hold one entity."""
-RELATION_CAP = 0.008
+RELATION_CAP = 0.006
 """Share of the relations drawn that one may be; a record has two or three."""
-_LEAST_ROOM = 2.0
+_LEAST_ROOM = 1.5
 """Multiple of an even share that a cap never goes below: a small graph cannot be spread further."""
 
 
