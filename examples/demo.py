@@ -31,6 +31,10 @@ LOST = """
 select d.id, u.cluster_size from duplicates u join documents d using (doc_uid)
 order by d.id ilike '%licen%' desc, u.cluster_size desc, d.id limit 1
 """
+MADE = """
+select text from texts join conversations using (doc_uid)
+where scenario = 'plain' and pattern = '2i' order by record_id limit 1
+"""
 TRAINING = "examples/train-python-world.toml"
 
 
@@ -46,7 +50,7 @@ def main() -> None:
     files, size = gather(WORKDIR / "input")
     print(f"{files} files, {size / 1e6:.0f} MB, below {WORKDIR / 'input'}")
 
-    heading("Ingest, de-duplicate, train a tokenizer, encode, pack")
+    heading("Ingest, de-duplicate, make conversations, train a tokenizer, encode, pack")
     drystone("run", options.recipe)
     dataset = newest_dataset()
 
@@ -57,6 +61,11 @@ def main() -> None:
     if lost:
         heading(f"Why was this document dropped? (one of {lost[0]['cluster_size']} copies)")
         drystone("explain", lost[0]["id"], workdir=True)
+
+    made = answer(MADE)
+    if made:
+        heading("A conversation that was made from the graph of these modules and packages")
+        print(conversation(json.loads(made[0]["text"])["messages"]))
 
     heading("All of it on one page, to be opened in a browser")
     drystone("report", workdir=True)
@@ -70,6 +79,18 @@ def main() -> None:
     elif importlib.util.find_spec("torch"):
         print("PyTorch is here too: make demo-train trains 30 steps on these rows.")
     print_next(time.monotonic() - began, dataset)
+
+
+def conversation(messages: list[dict[str, Any]]) -> str:
+    """Return a conversation as a few lines."""
+    lines = []
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            function = call["function"]
+            lines.append(f"call       {function['name']} {function['arguments']}")
+        if message["role"] != "system" and message["content"]:
+            lines.append(f"{message['role']:<10} {message['content']}")
+    return "\n".join(line if len(line) < 160 else f"{line[:157]}..." for line in lines)
 
 
 def heading(text: str) -> None:
