@@ -162,3 +162,6 @@ def tables(cls: type, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, .
             yield from tables(inner, here)
         elif (item := items_of(annotation)) is not None and (inner := settings_of(item)):
             yield here, inner, True
+            for below, annotation_below in hints(inner).items():
+                if (nested := settings_of(annotation_below)) is not None:
+                    yield from tables(nested, (*here, below))

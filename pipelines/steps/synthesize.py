@@ -119,10 +119,7 @@ class SynthesizeStage(Stage):
 
     def config(self) -> dict[str, Any]:
         """Return the settings that the result depends on."""
-        tables = [
-            {**settings_json(table, without=_BY_CONTENT), "source": table.source}
-            for table in self.tables
-        ]
+        tables = [{**_plain(table, _BY_CONTENT), "source": table.source} for table in self.tables]
         return {"tables": tables, "seed": self.seed}
 
     def identity(self) -> dict[str, Any]:
@@ -227,7 +224,7 @@ class SynthesizeStage(Stage):
                 version=self.version,
                 phase="block",
                 graph=graph.detail["graph"],
-                settings=settings_json(table, without=(*_WITHOUT, "records")),
+                settings=_plain(table, (*_WITHOUT, "records")),
                 lexicon=self.inputs[number] if table.lexicon else "",
                 seed=self.seed,
                 ranges=ranges,
@@ -238,7 +235,7 @@ class SynthesizeStage(Stage):
 
     def _make(self, task: Task) -> Work:
         number, table, folder, block, named = task.payload
-        found = make_candidates(
+        found, reworded = make_candidates(
             task.folder / folder,
             table,
             self.seed,
@@ -246,7 +243,8 @@ class SynthesizeStage(Stage):
         )
         path = task.folder / f"candidates-{task.fingerprint[:16]}.parquet"
         entry = write_table(path, found.cast(CANDIDATE_SCHEMA), kind="candidates")
-        return Work([entry], {"candidates": len(found)}, {"table": number})
+        counters = {"candidates": len(found), **reworded}
+        return Work([entry], counters, {"table": number})
 
     def _made(self, round_number: int, making: Making, results: list[Result]) -> Making:
         blocks_made = [(int(r.receipt.detail["table"]), r.receipt) for r in results]
@@ -380,6 +378,15 @@ _BY_CONTENT = ("graph", "name", "lexicon")
 """Settings that are not in a fingerprint: what they name is there by its content."""
 _WITHOUT = (*_BY_CONTENT, "block", "strict", "domain", "weights", "preferences")
 """Settings that candidates do not depend on."""
+
+
+def _plain(table: SynthesisSettings, without: Sequence[str]) -> dict[str, Any]:
+    """Return settings as JSON values; of the rewriter, what its words depend on."""
+    plain = settings_json(table, without=(*without, "rewriter"))
+    if table.rewriter is not None:
+        rewriter = settings_json(table.rewriter, without=("cache", "key_variable", "timeout"))
+        plain["rewriter"] = rewriter
+    return plain
 
 
 def _inputs_of(table: SynthesisSettings) -> str:

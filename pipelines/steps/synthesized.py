@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import json
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from transforms.synthesis.limits import Limits
 from transforms.synthesis.preferences import Preferences
 from transforms.synthesis.quotas import Span
 from transforms.synthesis.record import Candidate, Record
+from transforms.synthesis.rewriter import EndpointRewriter, rewriter_of
 from transforms.synthesis.scene import Kit
 from transforms.synthesis.settings import SynthesisSettings
 from transforms.synthesis.verify import Gate
@@ -87,7 +89,7 @@ def make_candidates(
     table: SynthesisSettings,
     seed: int,
     spans: Sequence[tuple[str, str, Span]],
-) -> pa.Table:
+) -> tuple[pa.Table, dict[str, int]]:
     """Make and judge the candidates of a block.
 
     Args:
@@ -97,16 +99,25 @@ def make_candidates(
         spans: pattern and scenario of some cells, and the candidates of each to make.
 
     Returns:
-        Columns of CANDIDATE_SCHEMA, a row per candidate.
+        Columns of CANDIDATE_SCHEMA, a row per candidate; and how often questions were reworded, or
+        were not, by reason, where they were to be.
     """
     cells = [span.cell for _, _, span in spans for _ in range(span.start, span.stop)]
     with WORKSHOPS.borrow(folder, table, seed) as (kit, gate):
+        before = _reworded(kit)
         found = [
             generate(kit, pattern, scenario, index)
             for pattern, scenario, span in spans
             for index in range(span.start, span.stop)
         ]
-        return _judged(cells, found, gate)
+        reworded = _reworded(kit) - before
+        return _judged(cells, found, gate), {f"rewriter: {k}": n for k, n in reworded.items()}
+
+
+def _reworded(kit: Kit) -> Counter[str]:
+    voice = kit.voice
+    rewriter = voice.rewriter if isinstance(voice, Realizer) else None
+    return Counter(rewriter.reasons) if isinstance(rewriter, EndpointRewriter) else Counter()
 
 
 def _judged(cells: Sequence[int], found: Sequence[Candidate], gate: Gate) -> pa.Table:
@@ -158,7 +169,8 @@ class _Workshops:
                 self._idle.remove(found)
         if found is None:
             graph = Graph.read(folder)
-            voice = Realizer(graph, table.lang, overrides_of(table, graph))
+            rewriter = rewriter_of(table.rewriter)
+            voice = Realizer(graph, table.lang, overrides_of(table, graph), rewriter)
             oracle = PlanOracle(graph)
             kit = Kit(graph, voice, table.lang, seed, Limits())
             found = (key, kit, Gate(graph, oracle.answers), oracle)

@@ -185,6 +185,28 @@ def test_pairs_for_preference_training_are_made_where_asked_for(made, graph, tmp
     assert all(line["chosen"] != line["rejected"] for line in lines)
 
 
+def test_questions_are_reworded_only_where_asked_for_and_right(graph, tmp_path, monkeypatch):
+    """Replies that say something else are not used, and the reasons are counted."""
+    rewriter = {"base_url": "http://localhost:9/v1", "model": "m", "retries": 0}
+    asked = []
+
+    def garbage(address, headers, body, timeout):
+        asked.append(address)
+        return b'{"choices": [{"message": {"content": "something else"}}]}'
+
+    monkeypatch.setattr("transforms.synthesis.rewriter._post", garbage)
+
+    done = run(recipe_of(graph, tmp_path / "w", records=12, rewriter=rewriter))
+
+    [stage] = [stage for stage in done.stages if stage["stage"] == "synthesize"]
+    manifest = json.loads((Path(done.workdir) / stage["path"] / "manifest.json").read_text())
+    counted = {k: n for k, n in manifest["counters"].items() if k.startswith("rewriter: ")}
+    assert done.ingested == 12
+    assert set(asked) == {"http://localhost:9/v1/chat/completions"}
+    assert "rewriter: reworded" not in counted
+    assert sum(counted.values()) == len(asked) > 10
+
+
 def test_a_recipe_needs_sources_or_something_to_make(tmp_path):
     """Names of sources and of what is made must differ."""
     path = tmp_path / "r.toml"

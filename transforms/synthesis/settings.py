@@ -7,6 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, MinLen
 
+from transforms.synthesis.rewriter import RewriterSettings
+
 PYTHON_GRAPH = "python"
 """Value of ``graph`` for the graph of this interpreter's modules and packages."""
 DEFAULT_DOMAIN = "tool-use"
@@ -48,6 +50,9 @@ class SynthesisSettings:
     """Also make pairs for preference training, whose rejected half is proved wrong."""
     block: Annotated[int, Gt(0)] = 500
     """Candidates of one task; never changes a record."""
+    rewriter: RewriterSettings | None = None
+    """A language model that rewords questions; without this table none is asked, and no socket is
+    opened."""
     strict: bool = False
     """End with an error where fewer records than asked for can be made; otherwise a warning says
     which patterns and scenarios fall short."""
