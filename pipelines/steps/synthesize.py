@@ -26,7 +26,7 @@ from pipelines.steps.columns import write_table
 from pipelines.steps.stage import Apply, Stage, settings_json
 from pipelines.steps.synthesized import (
     CANDIDATE_SCHEMA,
-    WORKSHOPS,
+    WORKSHOP,
     make_candidates,
     write_preferences,
     write_rejects,
@@ -342,7 +342,7 @@ class SynthesizeStage(Stage):
         short = report.filter(pa.compute.less(report["delivered"], report["quota"]))
         if strict & set(short["source"].to_pylist()):
             raise CheckError("; ".join(notes))
-        WORKSHOPS.close()
+        WORKSHOP.close()
         own = Receipt(task="", files=(entry,))
         return self.commit(making.corpus, [*receipts, own], config={"notes": notes})
 

@@ -103,7 +103,7 @@ def make_candidates(
         were not, by reason, where they were to be.
     """
     cells = [span.cell for _, _, span in spans for _ in range(span.start, span.stop)]
-    with WORKSHOPS.borrow(folder, table, seed) as (kit, gate):
+    with WORKSHOP.borrow(folder, table, seed) as (kit, gate):
         before = _reworded(kit)
         found = [
             generate(kit, pattern, scenario, index)
@@ -146,49 +146,50 @@ def _key(query_key: str) -> int:
     return int.from_bytes(hashlib.blake2b(query_key.encode(), digest_size=8).digest(), "big")
 
 
-class _Workshops:
-    """What makes and judges candidates: opened graphs that no thread is using now.
+class _Workshop:
+    """What makes and judges candidates in this process, one thread at a time.
 
-    A graph takes seconds to open and is the same for all tasks; its caches and the oracle's
-    connection are not made for two threads at once.
+    Opening a graph takes a second, and all of it is plain Python, of which a process does one thing
+    at a time anyway: a second copy for a second thread would cost memory and save nothing.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: list[tuple[str, Kit, Gate, PlanOracle]] = []
+        self._key = ""
+        self._held: tuple[Kit, Gate, PlanOracle] | None = None
 
     @contextlib.contextmanager
     def borrow(
         self, folder: Path, table: SynthesisSettings, seed: int
     ) -> Iterator[tuple[Kit, Gate]]:
-        """Lend what is idle, or open it."""
+        """Lend what works on a graph; opens it where another one was open."""
         key = f"{folder} {table} {seed}"
         with self._lock:
-            found = next((one for one in self._idle if one[0] == key), None)
-            if found is not None:
-                self._idle.remove(found)
-        if found is None:
-            graph = Graph.read(folder)
-            rewriter = rewriter_of(table.rewriter)
-            voice = Realizer(graph, table.lang, overrides_of(table, graph), rewriter)
-            oracle = PlanOracle(graph)
-            kit = Kit(graph, voice, table.lang, seed, Limits())
-            found = (key, kit, Gate(graph, oracle.answers), oracle)
-        yield found[1], found[2]
-        with self._lock:
-            self._idle.append(found)
+            if self._held is None or self._key != key:
+                self._close()
+                graph = Graph.read(folder)
+                rewriter = rewriter_of(table.rewriter)
+                voice = Realizer(graph, table.lang, overrides_of(table, graph), rewriter)
+                oracle = PlanOracle(graph)
+                kit = Kit(graph, voice, table.lang, seed, Limits())
+                self._key, self._held = key, (kit, Gate(graph, oracle.answers), oracle)
+            kit, gate, _ = self._held
+            yield kit, gate
 
     def close(self) -> None:
-        """Let go of what is idle."""
+        """Let go of the graph."""
         with self._lock:
-            for *_, oracle in self._idle:
-                oracle.close()
-            self._idle.clear()
+            self._close()
+
+    def _close(self) -> None:
+        if self._held is not None:
+            self._held[2].close()
+        self._held = None
 
 
-WORKSHOPS = _Workshops()
+WORKSHOP = _Workshop()
 """Of this process; closed when the stage is finished here, and when the process ends."""
-atexit.register(WORKSHOPS.close)
+atexit.register(WORKSHOP.close)
 
 
 def write_shard(
@@ -274,7 +275,7 @@ def write_preferences(
     """
     shard = next((entry.name for entry in files if entry.kind == "data"), "")
     first = int(shard[:10], 16) << ROW_BITS if shard else 0
-    with WORKSHOPS.borrow(folder / graph, table, seed) as (kit, _):
+    with WORKSHOP.borrow(folder / graph, table, seed) as (kit, _):
         makes = Preferences(kit)
         pairs = [
             (first + row, pair.record_id, pair.kind, pair.to_json().decode())
