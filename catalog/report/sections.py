@@ -1,6 +1,15 @@
 """The sections of the report, in their order. A stage that has something to show adds its own."""
 
-from catalog.report import corpus, mixing, packing, removal, sharing, similarity, training
+from catalog.report import (
+    corpus,
+    mixing,
+    packing,
+    removal,
+    sharing,
+    similarity,
+    synthesis,
+    training,
+)
 from catalog.report.figure import Section
 
 SECTIONS: tuple[Section, ...] = (
@@ -25,6 +34,13 @@ SECTIONS: tuple[Section, ...] = (
         title="Repeated sentences",
         figures=removal.sentences,
         stages=("dedupe.sentence",),
+    ),
+    Section(
+        id="synthesis",
+        title="Conversations from graphs",
+        figures=synthesis.conversations,
+        stages=("synthesize",),
+        views=("conversations", "quotas"),
     ),
     Section(id="utility", title="Use for the target", figures=mixing.utility, stages=("utility",)),
     Section(id="mixture", title="Mixture", figures=mixing.mixture, stages=("mixture",)),

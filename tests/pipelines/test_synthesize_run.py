@@ -1,12 +1,15 @@
 """Runs with ``[[synthesize]]``: quotas, quarantine, the same bytes, the catalog, bad input."""
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
 
 import orjson
 import pytest
 from small_runs import digest
 
+from catalog.report.build import build_report
 from catalog.store import query
 from packing.verify import verify
 from pipelines.export_conversations import export_conversations
@@ -83,6 +86,53 @@ def test_the_records_asked_for_are_delivered_and_accounted_for(made):
     assert len({row["pattern"] for row in found}) > 10
     quota = query(Path(made.workdir), "SELECT sum(quota), sum(delivered) FROM quotas").to_pylist()
     assert list(quota[0].values()) == [RECORDS, RECORDS]
+
+
+def test_questions_are_kept_without_names(made):
+    """Each conversation's first question stands in the catalog with its entities masked."""
+    rows = query(Path(made.workdir), "SELECT pattern, skeleton, proof FROM conversations")
+    for row in rows.to_pylist():
+        assert row["skeleton"]
+        gold = json.loads(row["proof"])["gold"]
+        assert not any(f" {label} " in row["skeleton"] for label in gold.get("labels", ()))
+    masked = [row for row in rows.to_pylist() if row["pattern"] == "1p"]
+    assert masked
+    assert any("[" in row["skeleton"] for row in masked)
+
+
+def test_the_report_shows_what_was_made(made):
+    """Quotas, cells, rejects and diversity are counted as the views have them."""
+    report = build_report(Path(made.workdir))
+    [answers] = [found for section, found in report.sections if section.id == "synthesis"]
+    shown = {
+        one.figure.id: [dict(zip(one.columns, row, strict=True)) for row in one.rows]
+        for one in answers
+    }
+    assert shown["conversations"][0]["conversations"] == RECORDS
+    assert sum(row["delivered"] for row in shown["conversation-quotas"]) == RECORDS
+    assert sum(row["conversations"] for row in shown["conversation-cells"]) == RECORDS
+    by_kind = {row["of"]: row for row in shown["conversation-diversity"]}
+    proofs = query(Path(made.workdir), "SELECT proof, skeleton FROM conversations").to_pylist()
+    answers_given = Counter(
+        one for row in proofs for one in json.loads(row["proof"])["gold"].get("ids", ())
+    )
+    assert by_kind["answer entities"]["different"] == len(answers_given)
+    share = max(answers_given.values()) / answers_given.total()
+    assert by_kind["answer entities"]["largest_share"] == pytest.approx(share, abs=1e-6)
+    used = Counter(
+        number
+        for row in proofs
+        for number in re.findall(
+            r'\["(?:project|inverse)","([^"]*)"', json.loads(row["proof"])["plan"]
+        )
+    )
+    assert {row["relation"]: row["uses"] for row in shown["conversation-relations"]} == dict(
+        sorted(used.items(), key=lambda item: (-item[1], item[0]))[:20]
+    )
+    skeletons = {row["skeleton"] for row in proofs}
+    assert by_kind["skeletons"]["different_per_thousand"] == pytest.approx(
+        len(skeletons) * 1000 / RECORDS, abs=0.1
+    )
 
 
 def test_bad_triples_are_in_the_quarantine(made):

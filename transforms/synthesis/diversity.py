@@ -12,8 +12,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-_WORDS = re.compile(r"\[[A-Z]\d*\]|\w+|[^\w\s]")
-_WIDE = re.compile(r"\[[A-Z]\d*\]|[A-Za-z0-9]+|\S")
+_WORDS = re.compile(r"\[[A-Za-z]\d*\]|\w+|[^\w\s]")
+_WIDE = re.compile(r"\[[A-Za-z]\d*\]|[A-Za-z0-9]+|\S")
 _TINY = 0.1
 """Stands in for no match at all in BLEU (Chen and Cherry 2014, method 1)."""
 

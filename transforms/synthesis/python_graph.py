@@ -79,10 +79,10 @@ def python_graph(name: str = PYTHON, only: Collection[str] | None = None) -> Loa
         wanted = set(map(_canonical, only))
         installed = {one: found for one, found in installed.items() if one in wanted}
     shipped: dict[str, str] = {}
-    for name, one in installed.items():
+    for distribution, one in installed.items():
         for module, path in _sources(one):
             if module not in shipped and (code := read_module(module, path)) is not None:
-                shipped[module] = name
+                shipped[module] = distribution
                 modules.append(code)
     build.modules(modules)
     build.distributions(installed, shipped)
