@@ -12,9 +12,11 @@ torch = pytest.importorskip("torch")
 
 from forked_ranks import run_ranks  # noqa: E402
 
+from packing.format import ShardError  # noqa: E402
 from trainer import loop  # noqa: E402
 from trainer.checkpoint import load_weights  # noqa: E402
 from trainer.cli import main  # noqa: E402
+from trainer.source import StepSource  # noqa: E402
 
 WATCHED = """[anomalies]
 window = 8
@@ -244,3 +246,21 @@ def test_receipts_prove_the_sequence(write_config, tmp_path):
     assert found["one"] == found["two"] == found["change"]
     assert len({r["hash"] for r in found["one"]}) == 10
     assert [row for r in found["one"][:4] for row in r["rows"]] == list(range(30))
+
+
+def test_damage_that_one_rank_finds_is_left_out_by_both(write_config, tmp_path, monkeypatch):
+    """Where one rank alone cannot read its rows, both leave the step out and go on together."""
+    clean = StepSource._read
+
+    def failing(self, retry):
+        found = clean(self, retry)
+        if self._ranks.rank == 1 and found[0].step == 2:
+            raise ShardError("rows-00000.parquet: row group 7 is damaged")
+        return found
+
+    monkeypatch.setattr(StepSource, "_read", failing)
+    path = write_config("one-rank", steps=6, training='damaged = "skip"')
+    assert run_ranks(lambda rank: main([str(path)])) == [0, 0]
+    receipts = read(tmp_path / "one-rank" / "receipts.jsonl")
+
+    assert [r["trained"] for r in receipts] == [True, True, False, True, True, True]
