@@ -15,6 +15,7 @@ DataSculpt's allocator, which packs one cluster, on the documents nearest to the
 * ``cut``: documents in several pieces; ``needless``: those of them that fit a row. ``over``: rows of
   more than the window.
 * ``cosine``: mean over documents, in rows of two and more, of the mean cosine to the row's others.
+* ``purity``: share of the tokens of rows of several pieces that are of their row's commonest source.
 * ``CV``: deviation over mean of documents per row.
 * ``docs/s``: by CPU time of one process.
 """
@@ -37,26 +38,33 @@ from packing.fit import PackSettings, fit_rows
 from transforms.embed import EmbedSettings
 from transforms.record import mix64
 
-COLUMNS = ("padding", "kept", "cut", "needless", "over", "cosine", "CV", "docs/s")
+COLUMNS = ("padding", "kept", "cut", "needless", "over", "cosine", "purity", "CV", "docs/s")
 
 
-def corpus(folder: Path, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return lengths and vectors of a sample of the corpus, without repeated texts."""
-    texts = sorted(set(read_corpus(folder, None)[0]))
+Sample = tuple[np.ndarray, np.ndarray, np.ndarray, list[str] | None]
+"""Lengths, vectors, sources (or planted topics) and texts."""
+
+
+def corpus(folder: Path, n: int) -> Sample:
+    """Return a sample of the corpus, without repeated texts."""
+    source_of = dict(zip(*read_corpus(folder, None), strict=True))
+    texts = sorted(source_of)
     chosen = np.sort(np.argsort(mix64(np.arange(len(texts)), 3), kind="stable")[:n])
     sample = [texts[k] for k in np.random.default_rng(1).permutation(chosen)]
     lengths = np.array([-(-len(t.encode()) // 4) for t in sample])
     vectors = np.asarray(drystone(sample, EmbedSettings())[0](sample))
-    return lengths, vectors.astype(np.float32)
+    sources = np.unique([source_of[text] for text in sample], return_inverse=True)[1]
+    return lengths, vectors.astype(np.float32), sources, sample
 
 
-def planted(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return lengths and vectors of documents on n / 50 topics."""
+def planted(n: int) -> Sample:
+    """Return documents on n / 50 topics."""
     rng = np.random.default_rng(2)
     centres = rng.standard_normal((max(2, n // 50), 256))
-    vectors = centres[rng.integers(0, len(centres), n)] + 1.5 * rng.standard_normal((n, 256))
+    topics = rng.integers(0, len(centres), n)
+    vectors = centres[topics] + 1.5 * rng.standard_normal((n, 256))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return draw("web", n).astype(np.int64), vectors.astype(np.float32)
+    return draw("web", n).astype(np.int64), vectors.astype(np.float32), topics, None
 
 
 def ours(strategy: str) -> Packer:
@@ -77,7 +85,7 @@ def ours(strategy: str) -> Packer:
 
 
 def figures(
-    pieces: Pieces, lengths: np.ndarray, seq_len: int, vectors: np.ndarray
+    pieces: Pieces, lengths: np.ndarray, seq_len: int, vectors: np.ndarray, sources: np.ndarray
 ) -> dict[str, Any]:
     """Return what a packing is worth; see above."""
     row, document, length = pieces
@@ -88,6 +96,12 @@ def figures(
     once = np.unique(row * len(lengths) + document)
     at, member = once // len(lengths), once % len(lengths)
     count = np.bincount(at, minlength=rows)
+    shared = np.bincount(row, minlength=rows)[row] > 1
+    kinds = int(sources.max()) + 1
+    key, held = np.unique((row * kinds + sources[document])[shared], return_inverse=True)
+    held = np.bincount(held, length[shared])
+    most = np.zeros(rows)
+    np.maximum.at(most, key // kinds, held)
     own = np.einsum("ij,ij->i", vectors, vectors)[member]
     bounds = np.concatenate([[0], np.cumsum(count)])
     total = 0.0
@@ -103,11 +117,12 @@ def figures(
         "needless": int((several & (lengths <= seq_len)).sum()),
         "over": int((tokens > seq_len).sum()),
         "cosine": total / max(1, int(count[count > 1].sum())),
+        "purity": float(most.sum() / max(1, held.sum())),
         "CV": float(count.std() / count.mean()),
     }
 
 
-def all_packers(rivals: Path | None) -> dict[str, dict[str, Packer | str]]:
+def all_packers(rivals: Path | None, texts: list[str] | None) -> dict[str, dict[str, Packer | str]]:
     """Return packers by the set of documents they run on; a message for one that sits out."""
 
     def found(make: Callable[[], Packer]) -> Packer | str:
@@ -132,6 +147,7 @@ def all_packers(rivals: Path | None) -> dict[str, dict[str, Packer | str]]:
             "Axolotl multipack": found(lambda: r.axolotl(rivals)),
             "OLMo-core OBFD": found(lambda: r.olmo(rivals)),
             "ICLM path": r.iclm,
+            "Quest-like keywords": r.quest(texts) if texts else "planted topics have no texts",
         },
         "slow": {
             **mine,
@@ -172,7 +188,7 @@ def shown(column: str, value: float) -> str:
     """Return one figure for people."""
     if column in ("padding", "kept"):
         return f"{value:.3%}"
-    return f"{value:.3f}" if column in ("cosine", "CV") else f"{value:,.0f}"
+    return f"{value:.3f}" if column in ("cosine", "purity", "CV") else f"{value:,.0f}"
 
 
 def main() -> None:
@@ -187,8 +203,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     args = parser.parse_args()
     real = args.corpus.is_dir()
-    lengths, vectors = corpus(args.corpus, args.documents) if real else planted(args.documents)
-    packers = all_packers(args.rivals)
+    sample = corpus(args.corpus, args.documents) if real else planted(args.documents)
+    lengths, vectors, sources, texts = sample
+    packers = all_packers(args.rivals, texts)
     near = np.argsort(-(vectors @ vectors[0]), kind="stable")
     everything = np.arange(len(lengths))
     chosen = {"all": everything, "slow": everything[: args.slow_documents]}
@@ -204,6 +221,7 @@ def main() -> None:
         chosen["cluster"] = np.sort(near[:few])
         for name, of_set in packers.items():
             n, v = lengths[chosen[name]], vectors[chosen[name]]
+            kinds = sources[chosen[name]]
             group: dict[str, Any] = {
                 "documents": len(n), "tokens": int(n.sum()), "seq_len": seq_len, "packers": {},
             }  # fmt: skip
@@ -225,7 +243,9 @@ def main() -> None:
                     print(f"{title:34}  sits out: {absent}", flush=True)
                     continue
                 spent = time.process_time() - began
-                figure = figures(pieces, n, seq_len, v) | {"docs/s": len(n) / max(spent, 1e-9)}
+                figure = figures(pieces, n, seq_len, v, kinds) | {
+                    "docs/s": len(n) / max(spent, 1e-9)
+                }
                 group["packers"][title] = figure
                 cells = "".join(f"{shown(c, figure[c]):>10}" for c in COLUMNS)
                 print(f"{title:34}{figure['rows']:>8,}{cells}", flush=True)

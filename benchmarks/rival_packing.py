@@ -10,9 +10,10 @@ import gc
 import json
 import logging
 import math
+import re
 import tempfile
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from rival_source import AbsentError, load
+
+from transforms.record import mix64
 
 Pieces = tuple[np.ndarray, np.ndarray, np.ndarray]
 Packer = Callable[[np.ndarray, int, np.ndarray], Pieces]
@@ -207,6 +210,40 @@ def datasculpt(rivals: Path | None) -> Packer:
     return pack
 
 
+def quest(texts: list[str]) -> Packer:
+    """Documents grouped by shared keyword, joined and cut: after "Quest" (2405.19846), no model.
+
+    A document's keyword is, of its words and Chinese character pairs that several documents have,
+    the one of the most weight: 1 + log2 of its count times the log of its rarity. Documents follow
+    keyword by keyword, the keywords and each one's documents in seeded order; Quest asks a model
+    for queries, takes their keywords and draws short groups again, which is left out here.
+    """
+    find = re.compile(r"(?u)(?=([\u3400-\u9fff]{2}))|([^\W\u3400-\u9fff]+)").finditer
+    counts = [Counter(m[1] or m[2] for m in find(text[:20_000].casefold())) for text in texts]
+    common = Counter(word for count in counts for word in count)
+    rarity = {w: math.log2(len(texts) / n) for w, n in common.items() if 5 <= n <= len(texts) // 20}
+    numbers: dict[str, int] = {}
+    keyword = np.empty(len(texts), np.int64)
+    for d, count in enumerate(counts):
+        weight = {w: (1 + math.log2(n)) * rarity[w] for w, n in count.items() if w in rarity}
+        best = max(weight, key=lambda w: (weight[w], w), default="")
+        keyword[d] = numbers.setdefault(best, len(numbers))
+
+    def pack(lengths: np.ndarray, seq_len: int, _: np.ndarray) -> Pieces:
+        mine = keyword[: len(lengths)]
+        order = np.lexsort((mix64(np.arange(len(mine)), 5), mix64(mine, 4)))
+        return joined(order, lengths, seq_len)
+
+    return pack
+
+
+def joined(order: np.ndarray, lengths: np.ndarray, seq_len: int) -> Pieces:
+    """Documents in some order, joined and cut."""
+    ends = np.cumsum(lengths[order])
+    cuts = np.unique(np.concatenate([[0], ends, np.arange(0, ends[-1], seq_len)]))
+    return cuts[:-1] // seq_len, order[np.searchsorted(ends, cuts[:-1], "right")], np.diff(cuts)
+
+
 def nearest(vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the k nearest others of each document, int64[n, k], and their cosines."""
     n = len(vectors)
@@ -240,7 +277,4 @@ def iclm(lengths: np.ndarray, seq_len: int, vectors: np.ndarray) -> Pieces:
             seen[at] = True
             path.append(at)
             at = max(((c, b) for c, b in links[at] if not seen[b]), default=(0.0, -1))[1]
-    order = np.array(path)
-    ends = np.cumsum(lengths[order])
-    cuts = np.unique(np.concatenate([[0], ends, np.arange(0, ends[-1], seq_len)]))
-    return cuts[:-1] // seq_len, order[np.searchsorted(ends, cuts[:-1], "right")], np.diff(cuts)
+    return joined(np.array(path), lengths, seq_len)
