@@ -29,6 +29,7 @@ from pipelines.locate import UsageError, run_record
 from pipelines.sources import RESERVED_COLUMNS
 from pipelines.steps.removed import shards_of
 from pipelines.text_spans import read_spans, span_files
+from transforms.ids import OVERLAY_SCHEMA, apply_ids
 from transforms.json_lines import json_lines
 from transforms.record import ROW_BITS, RecordError
 from transforms.tokenize.text_spans import apply_spans
@@ -81,7 +82,7 @@ def export_documents(
     one_file = out.suffix == _SUFFIXES.get(form)
     if not one_file and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out}: exists and is no empty folder; remove it or name another")
-    kept = _Kept(workdir, run_id, where)
+    kept = _Kept(workdir, run_id, where, _overlay(workdir, run_id))
     spans = span_files(workdir, run_record(run_id, workdir)["stages"])
     paths = _document_files(workdir, run_id)
     schema = _schema(paths)
@@ -121,10 +122,22 @@ def _document_files(workdir: Path, run_id: str) -> list[Path]:
     return found
 
 
-class _Kept:
-    """The addresses of the documents to export, ascending, and how often each is taken."""
+def _overlay(workdir: Path, run_id: str) -> pa.Table:
+    """Return the new ids of documents that repeat one, sorted by address."""
+    tables = [OVERLAY_SCHEMA.empty_table()]
+    for stage in run_record(run_id, workdir)["stages"]:
+        if stage["stage"] == "ingest":
+            folder = workdir / str(stage["path"])
+            entries = Manifest.load(folder / "manifest.json").entries("ids")
+            tables += [pq.read_table(folder / e.name, use_threads=False) for e in entries]
+    return pa.concat_tables(tables).sort_by("doc_uid")
 
-    def __init__(self, workdir: Path, run_id: str, where: str | None) -> None:
+
+class _Kept:
+    """The addresses of the documents to export, ascending, how often each is taken, and new ids."""
+
+    def __init__(self, workdir: Path, run_id: str, where: str | None, ids: pa.Table) -> None:
+        self.ids = ids
         condition = f"AND (\n{where}\n)" if where else ""
         table = query(
             workdir,
@@ -202,6 +215,8 @@ def _documents(path: Path, kept: _Kept, spans: Sequence[Path]) -> Iterator[pa.Ta
             if wanted.any():
                 table = file.read_row_group(group, columns=columns, use_threads=False)
                 table = table.select(columns).filter(pa.array(wanted))
+                table = table.append_column("doc_uid", pa.array(found[wanted]))
+                table = apply_ids(table, kept.ids).select(columns)
                 text = apply_spans(table["text"].combine_chunks(), found[wanted], found_spans).text
                 table = table.set_column(columns.index("text"), "text", text)
                 taken = pa.array(copies[place[wanted]], pa.int32())

@@ -2,10 +2,12 @@
 
 import json
 
+import pyarrow.parquet as pq
 import pytest
 from small_runs import recipe_of, write_corpus
 
 from catalog.store import open_catalog
+from pipelines.export_documents import export_documents
 from pipelines.run import run
 
 
@@ -32,3 +34,21 @@ def test_accounts_close_with_repeated_ids(tmp_path, mode):
             [rows[name]] = connection.sql(sql).fetchall()
     assert rows["documents"] == (done.ingested, done.ingested, done.kept)
     assert rows["rejects"] == (done.rejected - 1, done.rejected)
+
+
+def test_exported_documents_bear_their_new_ids(tmp_path):
+    """The curated text has the ids of the catalog, each once."""
+    corpus = write_corpus(tmp_path / "in", n_docs=20)
+    lines = [json.dumps({"id": "d1", "text": f"a text of its own, {n}"}) for n in range(5)]
+    (corpus / "repeats.jsonl").write_text("\n".join(lines))
+    done = run(recipe_of(corpus, tmp_path / "w"))
+
+    export_documents(tmp_path / "w", done.run_id, "parquet", tmp_path / "kept.parquet")
+
+    exported = pq.read_table(tmp_path / "kept.parquet")["id"].to_pylist()
+    with open_catalog(tmp_path / "w") as connection:
+        sql = "select id from documents join selection using (doc_uid) where kept"
+        expected = [row[0] for row in connection.sql(sql).fetchall()]
+    assert sorted(exported) == sorted(expected)
+    assert len(set(exported)) == len(exported)
+    assert {"d1#2", "d1#3"} <= set(exported)
