@@ -14,6 +14,7 @@ from transforms.synthesis.plan import (
     Subtract,
     Value,
     anchors,
+    canonical,
     children,
     members_by,
 )
@@ -63,7 +64,10 @@ def topic_return(scene: Scene) -> Record:
     found = _exchanged(scene, plan, scene.draw.child("other"), [])
     if found is None:
         raise NoScene("no other entity to ask about")
-    between = scene.sample(lambda s: s.plan not in (plan, found[0]), key="between").plan
+    # Written canonically: "both a and b" is the question "both b and a".
+    graph = scene.kit.graph
+    asked = {canonical(one, graph) for one in (plan, found[0])}
+    between = scene.sample(lambda s: canonical(s.plan, graph) not in asked, key="between").plan
     trajectory = _first(scene, [plan, between, found[0]])
     scene.ask(trajectory, scene.kit.voice.question(between, scene.draw.child("between")))
     answered(scene, trajectory, between)
