@@ -380,7 +380,8 @@ def flat(figures: Figures, before: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in figures.items():
         if isinstance(value, dict) and "survivors" in value:
-            found[key] = f"{value['refused']:,} of {value['made']:,}"
+            passed = " ".join(["", *value["survivors"][:5]])
+            found[key] = f"{value['refused']:,} of {value['made']:,}{passed}"
         elif isinstance(value, dict):
             found |= flat(value, f"{before}{key}: ")
         elif isinstance(value, list) and (

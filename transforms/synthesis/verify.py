@@ -224,7 +224,7 @@ class Gate:
             return "labels that are not those of the entities"
         if claim.behaviour == "act":
             return ""
-        said = sum(label in claim.text or _begins(claim.text, label) for label in labels)
+        said = _said(claim.text, labels)
         if said < min(len(labels), _LISTED):
             return f"{said} of {len(labels)} entities are said"
         if said < len(labels) and not _states(claim.text, len(labels)):
@@ -232,9 +232,17 @@ class Gate:
         return ""
 
 
-def _begins(text: str, label: str) -> bool:
-    """Return whether a sentence of a text begins with a label, then written with a capital."""
-    return label[:1].upper() + label[1:] in text
+def _said(text: str, labels: Sequence[str]) -> int:
+    """Return how many labels a text says, each apart from the longer ones that it is a part of."""
+    found = 0
+    for label in sorted(labels, key=len, reverse=True):
+        # A sentence may begin with it.
+        for form in (label, label[:1].upper() + label[1:]):
+            if form in text:
+                text = text.replace(form, "\0")
+                found += 1
+                break
+    return found
 
 
 def _states(text: str, value: Any) -> bool:
