@@ -45,6 +45,7 @@ from transforms.synthesis.quotas import (
     Span,
     blocks,
     choose,
+    filled,
     first_spans,
     next_spans,
     quotas,
@@ -107,6 +108,7 @@ class SynthesizeStage(Stage):
     seed: int = 0
 
     name: ClassVar[str] = "synthesize"
+    version: ClassVar[int] = 2
 
     @classmethod
     def prepare(cls, tables: Sequence[SynthesisSettings], seed: int) -> "SynthesizeStage":
@@ -250,14 +252,16 @@ class SynthesizeStage(Stage):
         blocks_made = [(int(r.receipt.detail["table"]), r.receipt) for r in results]
         return replace(making, blocks=(*making.blocks, *blocks_made))
 
-    def _choose(self, making: Making, number: int, cells: list[Cell]) -> _Chosen:
-        """Choose among all candidates so far."""
+    def _choose(
+        self, making: Making, number: int, cells: list[Cell], *, last: bool = False
+    ) -> _Chosen:
+        """Choose among all candidates so far; ``last``: no more will be made."""
         table = self._narrow(making, number)
         cell, index, key = (table[name].to_numpy() for name in ("cell", "index", "key"))
         right = table["reason"].is_null().to_numpy()
         tried = np.bincount(cell, minlength=len(cells))
         found = choose(cell, index, key, right, np.maximum(tried, 1)).of_cell
-        quota = settled(cells, tried, found)
+        quota = filled(cells, found) if last else settled(cells, tried, found)
         return _Chosen(choose(cell, index, key, right, quota), quota, tried, found)
 
     def _narrow(self, making: Making, number: int) -> pa.Table:
@@ -279,7 +283,7 @@ class SynthesizeStage(Stage):
         tasks = []
         for number, table in enumerate(self.tables):
             cells = self._cells(making, number)
-            choice = self._choose(making, number, cells).choice
+            choice = self._choose(making, number, cells, last=True).choice
             start, part = 0, 0
             for n, receipt in making.blocks:
                 if n != number:
@@ -348,7 +352,7 @@ class SynthesizeStage(Stage):
 
     def _report(self, making: Making, number: int, table: SynthesisSettings) -> pa.Table:
         cells = self._cells(making, number)
-        state = self._choose(making, number, cells)
+        state = self._choose(making, number, cells, last=True)
         choice, tried = state.choice, state.tried
         narrow = self._narrow(making, number)
         reasons = narrow["reason"].to_pylist()

@@ -10,6 +10,7 @@ from transforms.synthesis.quotas import (
     Cell,
     blocks,
     choose,
+    filled,
     first_spans,
     next_spans,
     quotas,
@@ -25,7 +26,7 @@ SHARES = st.dictionaries(
 
 @given(st.integers(1, 5000), SHARES)
 def test_quotas_sum_to_the_records_and_are_within_one_of_their_shares(records, shares):
-    """Largest remainder: nothing is lost, and no cell is a whole record off."""
+    """Nothing is lost; no scenario is a whole record off, and no cell two."""
     found = quotas(records, shares)
 
     assert sum(cell.quota for cell in found) == records
@@ -33,7 +34,11 @@ def test_quotas_sum_to_the_records_and_are_within_one_of_their_shares(records, s
     for cell in found:
         share = shares[cell.pattern, cell.scenario]
         assert share > 0
-        assert abs(cell.quota - records * share / total) < 1 + 1e-6
+        assert abs(cell.quota - records * share / total) < 2
+    for scenario in {scenario for _, scenario in shares}:
+        share = sum(s for (_, name), s in shares.items() if name == scenario)
+        given_to = sum(cell.quota for cell in found if cell.scenario == scenario)
+        assert abs(given_to - records * share / total) < 1 + 1e-6
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=6), st.integers(1, 40))
@@ -98,6 +103,18 @@ def test_later_rounds_ask_for_what_is_short_and_give_up_what_is_hopeless():
 
     assert (span.cell, span.start) == (1, 106)
     assert 94 <= span.stop - span.start <= 200
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 80)), min_size=1, max_size=8))
+def test_at_the_end_what_is_there_fills_what_is_lacking(cells):
+    """As many records as asked for where there are as many; no cell gives what it lacks."""
+    quota, found = (np.array(column) for column in zip(*cells, strict=True))
+
+    given_to = filled([Cell("p", str(n), int(q)) for n, q in enumerate(quota)], found)
+
+    assert given_to.sum() == min(quota.sum(), found.sum())
+    assert (given_to <= found).all()
+    assert (given_to >= np.minimum(quota, found)).all()
 
 
 def test_what_a_hopeless_cell_lacks_goes_to_the_others():

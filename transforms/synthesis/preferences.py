@@ -115,7 +115,7 @@ class Preferences:
             answer = self._answer(plan)
             if answer is None or _same(answer, record.gold):
                 continue
-            rejected = self._followed(plan, style, tools, draw)
+            rejected = self._followed(plan, style, tools, draw, record)
             if rejected is not None:
                 split = 1 + max(n for n, m in enumerate(record.messages) if m["role"] == "user")
                 written = canonical(plan, self._kit.graph)
@@ -134,13 +134,20 @@ class Preferences:
         return None if len(answer.get("ids", ())) > _MOST_SAID else answer
 
     def _followed(
-        self, plan: Plan, style: Style, tools: list[Tool], draw: Draw
+        self, plan: Plan, style: Style, tools: list[Tool], draw: Draw, record: Record
     ) -> list[dict[str, Any]] | None:
-        """Return the messages that follow a plan; None where a call on the way cannot be made."""
+        """Return the messages that follow a plan; None where a call on the way cannot be made.
+
+        They begin with the record's own opening sentence, and make calls at once where it does, so
+        that nothing but the defect tells the two apart.
+        """
         kit = self._kit
-        trajectory = Trajectory(kit.directory, kit.voice, style, tools, draw.child("words"))
+        rounds = [m for m in record.messages if m.get("tool_calls")]
+        at_once = not rounds or any(len(m["tool_calls"]) > 1 for m in rounds)
+        words = draw.child("words")
+        trajectory = Trajectory(kit.directory, kit.voice, style, tools, words, parallel=at_once)
         try:
-            trajectory.work(plan)
+            trajectory.work(plan, rounds[0]["content"] if rounds else "")
         except WrongWay:
             return None
         text = kit.voice.answer(plan, kit.result(plan), draw.child("answer"))

@@ -3,9 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+Key = TypeVar("Key")
 
 ROUNDS = 5
 """Rounds of candidates: later ones make what earlier ones left short."""
@@ -29,24 +32,40 @@ class Cell:
 
 
 def quotas(records: int, shares: Mapping[tuple[str, str], float]) -> list[Cell]:
-    """Divide records over cells by largest remainder.
+    """Divide records over scenarios, and those of each over its patterns, by largest remainder.
+
+    So a scenario has its share also where there are more cells than records; which patterns it then
+    has turns from scenario to scenario.
 
     Args:
         records: how many in all.
-        shares: share of each (pattern, scenario), not negative; at least one is positive. Equal
-            remainders go by the order of the mapping.
+        shares: share of each (pattern, scenario), not negative; at least one is positive.
 
     Returns:
         The cells with a quota above 0, in the order of the mapping; quotas sum to ``records``.
     """
     exact = {cell: Fraction(share) for cell, share in shares.items() if share > 0}
-    total = sum(exact.values())
-    parts = {cell: records * share / total for cell, share in exact.items()}
-    whole = {cell: int(part) for cell, part in parts.items()}
-    by_remainder = sorted(parts, key=lambda cell: whole[cell] - parts[cell])
-    for cell in by_remainder[: records - sum(whole.values())]:
-        whole[cell] += 1
-    return [Cell(*cell, quota) for cell, quota in whole.items() if quota]
+    of_scenario: dict[str, dict[tuple[str, str], Fraction]] = {}
+    for cell, share in exact.items():
+        of_scenario.setdefault(cell[1], {})[cell] = share
+    totals = {name: sum(cells.values(), Fraction()) for name, cells in of_scenario.items()}
+    whole: dict[tuple[str, str], int] = {}
+    for number, (name, part) in enumerate(_divided(records, totals).items()):
+        cells = list(of_scenario[name].items())
+        turn = 5 * number % len(cells)
+        whole |= _divided(part, dict(cells[turn:] + cells[:turn]))
+    return [Cell(*cell, whole[cell]) for cell in exact if whole[cell]]
+
+
+def _divided(records: int, shares: Mapping[Key, Fraction]) -> dict[Key, int]:
+    """Divide by largest remainder; equal remainders go by the order of the mapping."""
+    total = sum(shares.values())
+    parts = {key: records * share / total for key, share in shares.items()}
+    whole = {key: int(part) for key, part in parts.items()}
+    by_remainder = sorted(parts, key=lambda key: whole[key] - parts[key])
+    for key in by_remainder[: records - sum(whole.values())]:
+        whole[key] += 1
+    return whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +102,25 @@ def next_spans(cells: Sequence[Cell], quota: Counts, tried: Counts, chosen: Coun
         wanted = -(-short * max(seen, 1) * 5 // (max(found, 1) * 4)) + 8
         spans.append(Span(n, seen, seen + min(wanted, _GROWTH * seen + 16)))
     return spans
+
+
+def filled(cells: Sequence[Cell], found: Counts) -> Counts:
+    """Return quotas where cells with more than their quota make up for those that lack some.
+
+    For the end, when nothing more is made.
+
+    Args:
+        cells: the cells.
+        found: right and distinct candidates of each cell, shape [cells].
+    """
+    quota = np.array([cell.quota for cell in cells], np.int64)
+    lacking = int(np.maximum(quota - found, 0).sum())
+    over = np.maximum(found - quota, 0)
+    shares = {n: Fraction(int(count)) for n, count in enumerate(over) if count}
+    more = _divided(min(lacking, int(over.sum())), shares) if shares else {}
+    extra: Counts = np.array([more.get(n, 0) for n in range(len(cells))], np.int64)
+    result: Counts = np.minimum(quota, found) + extra
+    return result
 
 
 def settled(cells: Sequence[Cell], tried: Counts, chosen: Counts) -> Counts:

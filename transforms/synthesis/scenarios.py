@@ -48,7 +48,8 @@ def _single(scene: Scene, plan: Plan, trajectory: Trajectory) -> Record:
     names = trajectory.names
     said = scene.kit.voice.question(plan, scene.draw.child("question"), names=names or None)
     scene.ask(trajectory, said)
-    answered(scene, trajectory, plan, scene.thought(plan))
+    # Whoever is told a name that no tool knows cannot say the right one beforehand.
+    answered(scene, trajectory, plan, "" if names else scene.thought(plan))
     return scene.record(trajectory)
 
 

@@ -55,14 +55,17 @@ class Kit:
         """Names that several entities bear; found when they are first asked for."""
 
     def result(self, plan: Plan) -> Result:
-        """Answer a plan."""
+        """Answer a plan; entities in the order of their labels."""
         step = self.sampler.step
         if isinstance(plan, Count):
             return len(members_by(plan.source, self.graph, step))
         if isinstance(plan, Value):
             (entity,) = members_by(plan.source, self.graph, step)
             return self.graph.value(entity, plan.attribute)
-        return np.array(sorted(members_by(plan, self.graph, step)), np.int32)
+        # In the order of the tools' results: what is said follows from what was seen.
+        labels = self.graph.labels
+        found = sorted(members_by(plan, self.graph, step), key=lambda entity: labels[entity])
+        return np.array(found, np.int32)
 
     def gold(self, plan: Plan) -> dict[str, Any]:
         """Return a plan's answer as records hold it."""

@@ -7,11 +7,41 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, MinLen
 
+from transforms.synthesis.plan import PATTERNS
 from transforms.synthesis.rewriter import RewriterSettings
 
 PYTHON_GRAPH = "python"
 """Value of ``graph`` for the graph of this interpreter's modules and packages."""
 DEFAULT_DOMAIN = "tool-use"
+
+SHARES: Mapping[str, float] = {
+    "plain": 16,
+    "distractors_random": 8,
+    "distractors_sibling": 8,
+    "distractors_near_name": 5,
+    "distractors_inverse": 5,
+    "distractors_deprecated": 3,
+    "missing_tool": 6,
+    "partial_tool": 3,
+    "missing_parameter": 4,
+    "ambiguous_parameter": 2,
+    "follow_up": 6,
+    "refine": 4,
+    "correct": 4,
+    "topic_return": 3,
+    "saved_set": 3,
+    "in_context": 4,
+    "unknown_entity": 4,
+    "rate_limit": 2,
+    "timeout": 2,
+    "bad_response": 1,
+    "unavailable": 1,
+    "empty_relax": 1,
+    "paging": 3,
+    "long_result": 2,
+    "no_tool": 2,
+}
+"""Parts of the records by scenario, out of 102; each is divided over its patterns alike."""
 
 _SUFFIXES = (".gz", ".zst", ".tsv", ".jsonl", ".nt", ".parquet", ".csv", ".duckdb", ".db")
 
@@ -54,8 +84,8 @@ class SynthesisSettings:
     """A language model that rewords questions; without this table none is asked, and no socket is
     opened."""
     strict: bool = False
-    """End with an error where fewer records than asked for can be made; otherwise a warning says
-    which patterns and scenarios fall short."""
+    """End with an error where a pattern in a scenario falls short of its quota, even if others made
+    up for it; otherwise a warning says which fall short, and why."""
 
     def __post_init__(self) -> None:
         """Check the rules across fields.
@@ -67,6 +97,12 @@ class SynthesisSettings:
             shares = getattr(self, name)
             if shares and not any(shares.values()):
                 raise ValueError(f"{name} are all 0; give one of them a share, or remove them")
+        for name, known in (("patterns", PATTERNS), ("scenarios", tuple(SHARES))):
+            strange = sorted(set(getattr(self, name)) - set(known))
+            if strange:
+                raise ValueError(
+                    f"{name}: {', '.join(strange)} is not known; there are {', '.join(known)}"
+                )
         unknown = sorted(set(self.weights) - {"assistant", "tool_calls"})
         if unknown:
             raise ValueError(f"weights names {', '.join(unknown)}; known: assistant, tool_calls")

@@ -63,10 +63,11 @@ class Talk:
         self.page: ModuleType = chinese_talk if self._chinese else english_talk
 
     def fill(self, frame: str, **slots: str) -> str:
-        """Put texts into the slots of a frame; a sentence begins with a capital."""
+        """Put texts into the slots of a frame; a sentence begins with a capital, but a name as it is."""
+        named = frame.startswith(("{L}", "{X}"))
         for name, text in slots.items():
             frame = frame.replace(f"{{{name}}}", text)
-        return frame if self._chinese else upper_first(frame)
+        return frame if self._chinese or named else upper_first(frame)
 
     def choose(self, name: str, draw: Draw) -> Any:
         """Draw a frame of the page."""
