@@ -13,7 +13,7 @@ from transforms.synthesis.closure import Steps, derive
 from transforms.synthesis.executor import TRANSIENT, Directory
 from transforms.synthesis.graph import Graph
 from transforms.synthesis.limits import Limits
-from transforms.synthesis.plan import Intersect, evaluate
+from transforms.synthesis.plan import Intersect, anchors, evaluate
 from transforms.synthesis.plan_text import Numbers, parse
 from transforms.synthesis.record import Candidate, Record
 from transforms.synthesis.replay import read_op, replay
@@ -237,9 +237,14 @@ def test_faults_are_where_they_are_declared(records: list[Record]) -> None:
         assert record.faults[0]["kind"] == record.labels["scenario"]
 
 
-def test_misspelt_names_are_mended(records: list[Record]) -> None:
-    """The first use of the name fails with a suggestion; all ends with the right answer."""
+def test_misspelt_names_are_mended(records: list[Record], graph: Graph) -> None:
+    """The first use of the name fails with a suggestion, and nobody says the right one before."""
+    numbers = Numbers.of(graph)
     for record in _of(records, "unknown_entity"):
+        first = next(n for n, m in enumerate(record.messages) if m["role"] == "tool")
+        before = "\n".join(m["content"] for m in record.messages[:first])
+        named = [graph.labels[e] for e in anchors(parse(record.plan, numbers))]
+        assert not all(label in before for label in named)
         results = [m["content"] for m in record.messages if m["role"] == "tool"]
         assert any("did_you_mean" in content for content in results)
         assert record.turns[-1]["behaviour"] == "answer"

@@ -236,12 +236,9 @@ def _said(text: str, labels: Sequence[str]) -> int:
     """Return how many labels a text says, each apart from the longer ones that it is a part of."""
     found = 0
     for label in sorted(labels, key=len, reverse=True):
-        # A sentence may begin with it.
-        for form in (label, label[:1].upper() + label[1:]):
-            if form in text:
-                text = text.replace(form, "\0")
-                found += 1
-                break
+        if label in text:
+            text = text.replace(label, "\0")
+            found += 1
     return found
 
 
