@@ -70,8 +70,7 @@ def measure(folder: Path, made: Made, workers: int) -> dict[str, Any]:
         f'[[sources]]\nname = "made"\npath = "{made.folder}/part-*.jsonl.zst"\n'
         f"[dedupe.exact]\n[dedupe.near]\n[runner]\nworkers = {workers}\n"
     )
-    # -P: packing.py of this folder must not stand in for the package.
-    measured = run([sys.executable, "-P", str(HERE / "near_split.py"), str(recipe)])
+    measured = run([sys.executable, str(HERE / "near_split.py"), str(recipe)])
     found = json.loads(measured.stdout.splitlines()[-1])
     [ingest] = workdir.glob("artifacts/ingest-*/manifest.json")
     [near] = workdir.glob("artifacts/dedupe.near-*/manifest.json")

@@ -129,12 +129,16 @@ def _one_folder(locations: Mapping[str, Path] | None = None) -> Check:
 
 
 def package_folders() -> dict[str, Path]:
-    """Return where Python finds each of the five packages, without importing them."""
+    """Return where Python has, or would find, each of the five packages; imports none of them."""
     folders = {}
     for name in PACKAGES:
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.submodule_search_locations:
-            folders[name] = Path(next(iter(spec.submodule_search_locations))).resolve()
+        # A package that is there already may know better than what it was found by.
+        found = getattr(sys.modules.get(name), "__path__", None)
+        if found is None:
+            spec = importlib.util.find_spec(name)
+            found = None if spec is None else spec.submodule_search_locations
+        if found:
+            folders[name] = Path(next(iter(found))).resolve()
     return folders
 
 
